@@ -22,6 +22,7 @@ from agent.store import layout
 from agent.store.layout import FILE_NAME, FLUSH_SOCKET_NAME
 from simulators.services import ports
 from tests.crashes.sensor import Ports, Sensor
+from tests.support.agent_process import configured
 
 MEMORY_FILES = Path("/dev/shm")  # what a crash leaves is computed: the flushes of its copies prove nothing
 TRIES_FEW, TRIES_MANY = 3, 2_000
@@ -51,12 +52,8 @@ class CrashingGateway:
         self.state = folder / "state"
         self.store = self.state / FILE_NAME
         self.ports = Ports(*ports.free(1, socket.SOCK_DGRAM), *ports.free(1))
-        configuration = folder / "oncegate.toml"
-        configuration.write_text(
-            f'[gateway]\nid = "gw1"\nstate_dir = "{self.state}"\n[coap]\nbind = "[::1]:{self.ports.coap}"\n'
-            f'[http]\nbind = "127.0.0.1:{self.ports.http}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        )
-        self.agent = ForkedAgent(configuration, folder / LOG_NAME)
+        ways_in = {"coap": f"[::1]:{self.ports.coap}", "http": f"127.0.0.1:{self.ports.http}"}
+        self.agent = ForkedAgent(configured(folder, **ways_in), folder / LOG_NAME)
 
     def replace(self, base: Path | None) -> None:
         """Replace the state by a copy of a folder, or by nothing, and begin a new log."""

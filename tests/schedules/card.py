@@ -10,7 +10,9 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import cast
+
+import pytest
 
 from agent.store.errors import StoreError
 from agent.store.files.folders import store_folders
@@ -18,10 +20,6 @@ from agent.store.layout import FILE_NAME
 from agent.store.schema import database
 from tests.agent.store.faults.power_cuts import Disk
 from tests.agent.store.faults.recording import Recording, Step, Truncate, Write, connect_for_reading
-
-if TYPE_CHECKING:
-    import pytest
-
 from tests.schedules.scheduler import Scheduler
 
 MARK = f"{FILE_NAME}.open"

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import pytest
 
 from agent import runtime, service
 from agent.coap import udp as real_udp
@@ -31,9 +33,6 @@ from contract.record import ClockTrust
 from tests.schedules.card import Card
 from tests.schedules.loop import HOST, Network, VirtualLoop
 from tests.schedules.scheduler import Process, Scheduler
-
-if TYPE_CHECKING:
-    import pytest
 
 GATEWAY = "gw1"
 PORT = 5683

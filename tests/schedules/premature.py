@@ -6,7 +6,8 @@ Without this they would show only where Kafka loses the record before the job re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import pytest
 
 from agent.store.outbox import StoreOutbox
 from agent.store.port import Batch
@@ -14,12 +15,8 @@ from agent.store.read.events import Epochs
 from agent.store.write.removal import Removal
 from contract.record import STATEMENT
 from tests.schedules.kafka.cluster import Cluster
+from tests.schedules.kafka.log import Record
 from tests.schedules.spark import Table, fingerprint_of
-
-if TYPE_CHECKING:
-    import pytest
-
-    from tests.schedules.kafka.log import Record
 
 Label = tuple[str, int]
 """Epoch and sequence."""

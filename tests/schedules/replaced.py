@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pytest
+import pytest
 
 PACKAGES = ("agent", "cloud")
 VERSION = version("oncegate")

@@ -44,7 +44,6 @@ PUBLISHED = [
             "id": "a",
             "time": 1_658_136_855_000,
             "data": {"f_port": 2, "payload": "qg=="},
-            "ext": {},
         },
     ),
     Published("chirpstack-v4", "application/17c8/device/01/event/join", '{"deduplicationId":"a"}', None),
@@ -73,7 +72,6 @@ PUBLISHED = [
             "id": "A/0",
             "time": 1_581_520_545_000,
             "data": {"f_port": 1, "payload": "gkHe"},
-            "ext": {},
         },
     ),
     Published("the-things-stack-v3", "v3/app1/devices/dev1/join", '{"join_accept":{"session_key_id":"A"}}', None),
@@ -97,26 +95,19 @@ PUBLISHED = [
             "device": "shelly:shellyplus1-a8032abe54dc",
             "time": 1_631_266_595_440,
             "data": {"switch:0": {"id": 0, "output": True, "source": "button"}},
-            "ext": {},
         },
     ),
     Published("shelly-gen2", "s/events/rpc", '{"src":"s","method":"NotifyEvent","params":{"ts":1.0}}', None),
-    Published(
-        "esphome", "node/sensor/room t/state", "21.5", {"device": "esphome:node", "data": {"room t": 21.5}, "ext": {}}
-    ),
+    Published("esphome", "node/sensor/room t/state", "21.5", {"device": "esphome:node", "data": {"room t": 21.5}}),
     Published(
         "esphome",
         "node/binary_sensor/door/state",
         "OFF\n",
-        {"device": "esphome:node", "data": {"door": False}, "ext": {}},
+        {"device": "esphome:node", "data": {"door": False}},
     ),
-    Published(
-        "esphome", "node/binary_sensor/door/state", "ON", {"device": "esphome:node", "data": {"door": True}, "ext": {}}
-    ),
-    Published(
-        "esphome", "node/sensor/mode/state", "heat", {"device": "esphome:node", "data": {"mode": "heat"}, "ext": {}}
-    ),
-    Published("esphome", "node/sensor/power/state", "0", {"device": "esphome:node", "data": {"power": 0}, "ext": {}}),
+    Published("esphome", "node/binary_sensor/door/state", "ON", {"device": "esphome:node", "data": {"door": True}}),
+    Published("esphome", "node/sensor/mode/state", "heat", {"device": "esphome:node", "data": {"mode": "heat"}}),
+    Published("esphome", "node/sensor/power/state", "0", {"device": "esphome:node", "data": {"power": 0}}),
     Published(
         "ruuvi-gateway",
         "ruuvi/C8:25:2D:8E:9C:2C/F4:1F:0C:28:CB:D6",
@@ -155,21 +146,20 @@ PUBLISHED = [
             "device": "zwave:nodeID_3",
             "time": 1_767_225_600_123,
             "data": {"sensor_multilevel/endpoint_0/Air_temperature": 21.5},
-            "ext": {},
         },
     ),
     Published(
         "zwave-js-ui",
         "zwave/3/50/0/value",
         '{"id":"3-50-0-value-66049","nodeId":3,"value":false,"lastUpdate":1767225600123}',
-        {"device": "zwave:3", "time": 1_767_225_600_123, "data": {"50/0/value": False}, "ext": {}},
+        {"device": "zwave:3", "time": 1_767_225_600_123, "data": {"50/0/value": False}},
     ),
     Published("zwave-js-ui", "zwave/3/status", '{"time":1,"status":"Alive"}', None),
     Published(
         "victron",
         "N/c0619ab12/battery/258/Soc",
         '{"value":86.5}',
-        {"device": "victron:c0619ab12", "data": {"battery/258/Soc": 86.5}, "ext": {}},
+        {"device": "victron:c0619ab12", "data": {"battery/258/Soc": 86.5}},
     ),
     Published("victron", "N/c0619ab12/battery/258/Soc", '{"value":null}', None),
     Published(
@@ -188,6 +178,6 @@ PUBLISHED = [
         "rtl_433",
         "rtl_433/host/events",
         '{"time":"2026-03-24 20:17:07","model":"Prologue-TH","id":7,"channel":0,"temperature_C":21.5}',
-        {"device": "rtl433:Prologue-TH/7/0", "id": "2026-03-24 20:17:07", "data": {"temperature_C": 21.5}, "ext": {}},
+        {"device": "rtl433:Prologue-TH/7/0", "id": "2026-03-24 20:17:07", "data": {"temperature_C": 21.5}},
     ),
 ]

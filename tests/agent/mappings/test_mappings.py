@@ -24,7 +24,6 @@ from contract.record import encode_tail
 from tests.agent.mappings.payloads import PUBLISHED, Published
 from tests.support.calls import counted_calls
 
-BODY_BYTES = 65_536
 CALLS_PER_STEP = 16
 """Of Python or C, whatever the expression."""
 
@@ -57,7 +56,7 @@ def test_what_a_product_publishes_is_its_event(published: Published) -> None:
         assert (found.events, found.skipped) == ((), 1)
         return
     expected = dict(published.event)
-    ext = {"mapping": published.mapping, **expected.pop("ext")}
+    ext = {"mapping": published.mapping, **expected.pop("ext", {})}
     assert found.events == (Event(**expected, ext=ext),)
 
 

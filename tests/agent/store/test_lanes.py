@@ -52,7 +52,6 @@ READING, OTHER = (Event("urn:a", id=number, data={"x": number}) for number in (1
 ALARM = Event("urn:a", type="alarm", id=3, data={"x": 3})
 DOOR = Event("urn:door:1", id=4, data={"x": 4})
 NAMELESS = Event("urn:a", data={"x": 5})
-NAMELESS_ALARM = Event("urn:a", type="alarm", data={"x": 6})
 KEY = bytes(range(16))
 
 

@@ -16,6 +16,7 @@ import pytest
 from agent.cli.bundle.redaction import Redaction
 from tests.agent.cli.running import RunningAgent, here
 from tests.docs.pages import ROOT
+from tests.support.agent_process import configured
 
 MEMBERS = {"versions.json", "configuration.json", "status.json", "live.json", "metrics.txt", "rejected.json"}
 MEMBERS |= {"doctor.json", "journal.txt"}
@@ -168,11 +169,7 @@ def test_it_holds_what_helps_and_no_event(running_agent: RunningAgent, tmp_path:
 
 
 def test_what_cannot_be_collected_says_why_and_the_rest_is_there(tmp_path: Path) -> None:
-    configuration = tmp_path / "oncegate.toml"
-    configuration.write_text(
-        f'[gateway]\nid = "gw1"\nstate_dir = "{tmp_path}/none"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
-        '[http]\nbind = "127.0.0.1:1"\n'
-    )
+    configuration = configured(tmp_path, http="127.0.0.1:1", state=tmp_path / "none")
     found = bundle(configuration, tmp_path / "bundle.tar.gz")
     assert re.match("not collected: StoreError: .*there is no store yet", found["status.json"])
     assert re.match("not collected: AgentUnreachableError: .*refused", found["live.json"])

@@ -90,9 +90,10 @@ class VersionLink(TcpLink):
 
     def _answer(self, far: socket.socket, near: socket.socket) -> None:
         with suppress(OSError, struct.error):
-            size = _read(far, 4)
-            near.sendall(size + self._limited(_read(far, int.from_bytes(size))))
-            super()._answer(far, near)
+            size = far.recv(4, socket.MSG_WAITALL)
+            if answer := far.recv(int.from_bytes(size), socket.MSG_WAITALL):
+                near.sendall(size + self._limited(answer))
+                super()._answer(far, near)
 
     def _limited(self, answer: bytes) -> bytes:
         """Return the answer (version 3 or later: correlation id, error, compact array) with the limited versions."""
@@ -107,12 +108,3 @@ class VersionLink(TcpLink):
                 low, high = (_NEVER, _NEVER) if limit is None else (low, min(high, limit))
                 _ENTRY.pack_into(changed, at, key, low, high, tags)
         return bytes(changed)
-
-
-def _read(source: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        if not (more := source.recv(count - len(data))):
-            raise OSError("the connection has ended")
-        data += more
-    return data

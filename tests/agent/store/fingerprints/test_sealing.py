@@ -33,7 +33,6 @@ from tests.agent.store.stores import (
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 SEGMENT = 32
-KEY = b"p" * 16
 STEPS = (
     "INSERT OR REPLACE INTO sealed",
     "INSERT OR REPLACE INTO segments",
