@@ -1,4 +1,4 @@
-"""One real broker for all tests of this folder, and a topic and an outbox for each."""
+"""One real broker for all tests of this folder, and a topic for each."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
 from tests.agent.forward.broker import KafkaTopic, LinkedTopic
 from tests.agent.forward.modes.answer_link import AnswerLink
-from tests.support.memory_outbox import MemoryOutbox
 
 
 @pytest.fixture(scope="session")
@@ -58,11 +57,6 @@ def link(linked: LinkedTopic) -> Iterator[AnswerLink]:
 def gateway(kafka: KafkaTopic) -> str:
     """Return a gateway for this test only: its name is its transactional id."""
     return f"gw-{kafka.topic}"
-
-
-@pytest.fixture
-def outbox() -> MemoryOutbox:
-    return MemoryOutbox()
 
 
 @pytest.fixture(autouse=True)

@@ -70,9 +70,9 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(broker: Broker, kaf
 
 
 def test_a_missing_topic_is_said_once_with_the_command_and_awaited(
-    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
+    kafka: KafkaTopic, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.append(*readings(10))
+    outbox = MemoryOutbox(*readings(10))
     kafka.delete_topic()
 
     with forwarding(kafka.settings(), outbox):

@@ -46,8 +46,8 @@ MODES = ("at-least-once", "exactly-once", "at-most-once")
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.kafka
-def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: str, outbox: MemoryOutbox) -> None:
-    outbox.append(*readings(60_000))
+def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: str) -> None:
+    outbox = MemoryOutbox(*readings(60_000))
     capped, gateway = replace(linked.settings(mode), bytes_per_second_max=RATE), f"gw-{linked.topic}"
     lane = ForwardedLane(uplink=open_uplink(capped, SystemClock()))
     with CountingLink(*linked.link_ends) as link, forwarding(capped, outbox, gateway, silence_ms=SILENCE_MS, lane=lane):
@@ -131,10 +131,8 @@ A connection, metadata, the coordinator, a connection to it, and the group's off
 @pytest.mark.guarantee(4)
 @pytest.mark.heavy
 @pytest.mark.kafka
-def test_events_are_receipted_over_a_link_on_which_connections_take_long(
-    linked: LinkedTopic, outbox: MemoryOutbox
-) -> None:
-    outbox.append(*readings(10))
+def test_events_are_receipted_over_a_link_on_which_connections_take_long(linked: LinkedTopic) -> None:
+    outbox = MemoryOutbox(*readings(10))
     far, shared = linked.settings(), SharedRound(0.1)
     with (
         LateLink(*linked.link_ends, ROUND_TRIP_SECONDS),
@@ -176,11 +174,11 @@ class CountedUplink(Uplink):
 @pytest.mark.parametrize("events", [0, 10])
 @pytest.mark.kafka
 def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
-    kafka: KafkaTopic, gateway: str, events: int, mode: str, outbox: MemoryOutbox
+    kafka: KafkaTopic, gateway: str, events: int, mode: str
 ) -> None:
     asked: dict[Turn, int] = {}
     other, turn = (Turn(SystemClock(), priority, asked) for priority in (10, 0))
-    outbox.append(*readings(events))
+    outbox = MemoryOutbox(*readings(events))
     other.ask(has_events=bool(events))
     uplink = CountedUplink()
     lane = ForwardedLane(turn=turn, uplink=uplink)

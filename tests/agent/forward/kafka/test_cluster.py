@@ -41,13 +41,11 @@ def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
-    cluster: KafkaCluster, mode: str, outbox: MemoryOutbox
-) -> None:
+def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(cluster: KafkaCluster, mode: str) -> None:
     cluster.start()
     kafka = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
     kafka.create_topic()
-    outbox.append(*readings(100))
+    outbox = MemoryOutbox(*readings(100))
 
     with sending(kafka, mode, outbox, "gw-cluster"):
         wait_until_forwarded(outbox)
@@ -68,7 +66,7 @@ def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(
 @pytest.mark.guarantee(4)
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on(
-    cluster: KafkaCluster, mode: str, outbox: MemoryOutbox
+    cluster: KafkaCluster, mode: str
 ) -> None:
     cluster.start()
     kafka = KafkaTopic(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
@@ -78,7 +76,7 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     kafka.configure_topic("unclean.leader.election.enable", "true")
     leader = kafka.partition(0).leader
     (follower,) = set(kafka.partition(0).replicas) - {leader}
-    outbox.append(*readings(50))
+    outbox = MemoryOutbox(*readings(50))
 
     with sending(kafka, mode, outbox, "gw-unclean"):
         wait_until_forwarded(outbox)

@@ -56,8 +56,9 @@ def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", MODES)
 def test_a_producer_that_the_broker_has_forgotten_goes_on(
-    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
+    kafka: KafkaTopic, gateway: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    outbox = MemoryOutbox()
     with forwarding(kafka.settings(mode), outbox, gateway):
         for count in range(1, 4):
             outbox.append(*readings(EVENTS, (count - 1) * EVENTS))
@@ -71,9 +72,9 @@ def test_a_producer_that_the_broker_has_forgotten_goes_on(
 @pytest.mark.guarantee(4)
 @pytest.mark.heavy
 def test_a_transactional_id_that_has_expired_is_taken_anew_and_it_is_said(
-    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
+    kafka: KafkaTopic, gateway: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.append(*readings(EVENTS))
+    outbox = MemoryOutbox(*readings(EVENTS))
 
     with forwarding(kafka.settings("exactly-once"), outbox, gateway):
         wait_until_settled(outbox)

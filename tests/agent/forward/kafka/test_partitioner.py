@@ -35,14 +35,14 @@ def test_the_hash_is_that_of_kafka(key: str, signed: int) -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_one_partition_has_all_events_of_a_gateway_that_is_spread_by_its_id(
-    kafka: KafkaTopic, gateway: str, mode: str, outbox: MemoryOutbox
+    kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     chosen: list[Message] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(kafka.topic, b"{}", gateway, on_delivery=lambda _, message: chosen.append(message))
     producer.flush()
     settings = replace(kafka.settings(mode), spread="gateway")
-    outbox.append(*readings(EVENTS))
+    outbox = MemoryOutbox(*readings(EVENTS))
 
     forward_all(settings, outbox, gateway)
     assert send_again(settings, gateway, outbox.stored(), lambda _: None) == EVENTS

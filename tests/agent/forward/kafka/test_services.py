@@ -38,9 +38,9 @@ WITHOUT_LEADER_EPOCHS = {LIST_OFFSETS: 3}
     [(WITHOUT_TOPIC_IDS, "no topic ids (KIP-516)"), (WITHOUT_LEADER_EPOCHS, "no leader epochs (KIP-320)")],
 )
 def test_nothing_is_sent_to_a_service_without_topic_ids_or_leader_epochs(
-    linked: LinkedTopic, limits: Mapping[int, int | None], reason: str, outbox: MemoryOutbox
+    linked: LinkedTopic, limits: Mapping[int, int | None], reason: str
 ) -> None:
-    outbox.append(*readings(5))
+    outbox = MemoryOutbox(*readings(5))
     with VersionLink(*linked.link_ends, limits), forwarding(linked.settings(), outbox) as links:
         wait_until(lambda: links.state(LinkName.KAFKA) == UNSUPPORTED, "the service is refused")
         assert reason in links.reports()[LinkName.KAFKA].reason

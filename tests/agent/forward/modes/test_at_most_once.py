@@ -65,8 +65,8 @@ def test_what_was_in_flight_at_the_end_counts_at_the_start_without_a_broker_and_
 
 @pytest.mark.heavy
 @pytest.mark.kafka
-def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic, outbox: MemoryOutbox) -> None:
-    outbox.append(*readings(20))
+def test_what_another_mode_had_set_aside_for_its_size_no_longer_waits(kafka: KafkaTopic) -> None:
+    outbox = MemoryOutbox(*readings(20))
     outbox.set_fact(OVERSIZED, write_oversized({4: OversizedEvent(70_000, 1, own=False)}))
 
     with forwarding(kafka.settings(MODE), outbox):
@@ -168,9 +168,9 @@ def assert_none_twice_and_none_missing_uncounted(kafka: KafkaTopic, outbox: Memo
 @pytest.mark.kafka
 @pytest.mark.parametrize("lost", LOSSES)
 def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is_noticed(
-    linked: LinkedTopic, link: AnswerLink, lost: str, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
+    linked: LinkedTopic, link: AnswerLink, lost: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.append(*readings(EVENTS))
+    outbox = MemoryOutbox(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):
         wait_until_settled(outbox)
@@ -188,9 +188,9 @@ def test_a_connection_that_ends_with_a_batch_in_it_and_is_there_again_at_once_is
 @pytest.mark.kafka
 @pytest.mark.guarantee(4)
 def test_nothing_is_sent_while_the_broker_does_not_answer_in_time(
-    linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture, outbox: MemoryOutbox
+    linked: LinkedTopic, link: AnswerLink, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.append(*readings(EVENTS))
+    outbox = MemoryOutbox(*readings(EVENTS))
 
     with forwarding(linked.settings(MODE), outbox):
         wait_until_settled(outbox)

@@ -227,9 +227,9 @@ def test_ending_what_hangs_aborts_in_each_partition_of_the_batch(kafka: KafkaTop
 @pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
 @pytest.mark.heavy
 def test_a_broker_that_goes_and_comes_back_gets_each_once(
-    broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None], outbox: MemoryOutbox
+    broker: Broker, kafka: KafkaTopic, gateway: str, end: Callable[[Broker], None]
 ) -> None:
-    outbox.append(*readings(5_000))
+    outbox = MemoryOutbox(*readings(5_000))
 
     with forwarding(kafka.settings(MODE), outbox, gateway):
         wait_until(lambda: outbox.new < 5_000, "some events are marked")
