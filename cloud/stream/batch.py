@@ -36,13 +36,16 @@ class BatchWriter:
     _observer: Observer
     _effects: Callable[[Commit], bool] = lambda _: True
     _are_keys_renewed: Callable[[], bool] = bool
-    _busy: threading.Lock = field(default_factory=threading.Lock)
+    _busy: threading.Lock = field(init=False)
     """Held while a batch is being written."""
     _closed: bool = False
     error: JobError | None = None
     """The error that ended the query, of which Spark passes on only the text."""
     _leader_epochs: Offsets = field(default_factory=dict)
     """The leader epochs under which the query's consumers read, queried before they fetched the first record."""
+
+    def __post_init__(self) -> None:
+        self._busy = threading.Lock()
 
     def begin_query(self) -> None:
         """Prepare for a query with new consumers, which hold no records of an earlier leader."""

@@ -41,11 +41,14 @@ class Receipts:
     """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
     _flush: Callable[[], None] = _nothing
     """Brings to disk what is receipted, where the table's writer does not."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(init=False)
     _commit: Commit | None = None
     _due_at: float = 0.0
     _failing_since: int | None = None
     """In milliseconds since 1970 UTC; None where no effects fail."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
 
     def commit(self, commit: Commit) -> bool:
         """Commit the receipts of a commit of the table; `repeat` tries again after a failure, which is logged.
