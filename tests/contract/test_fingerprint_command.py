@@ -7,6 +7,7 @@ from pathlib import Path
 import cbor2
 import pytest
 
+from agent.cli.failures import CommandError
 from agent.cli.sensor import fingerprint
 from contract.record import json_text
 from tests.contract.test_fingerprint import VECTORS, Vector
@@ -77,15 +78,15 @@ def test_bad_input_is_told_and_is_a_failure(
     body: bytes, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(monkeypatch, body)
-    assert run() == 1
-    captured = capsys.readouterr()
-    assert message in captured.err
-    assert not captured.out
+    with pytest.raises(CommandError) as raised:
+        run()
+    assert message in str(raised.value)
+    assert not capsys.readouterr().out
 
 
-def test_a_missing_file_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(str(tmp_path / "nothing")) == 1
-    assert "nothing" in capsys.readouterr().err
+def test_a_missing_file_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="nothing"):
+        run(str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize("fields", ["", "device,colour", "epoch"])
