@@ -109,6 +109,8 @@ async def test_older_and_odder_clients_are_served(served: Served) -> None:
         b"GET /healthz HTTP/1.0\r\n\r\n",
         b"GET http://gateway:8580/healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         GET.replace(b"Host", b"Connection: Upgrade, close\r\nUpgrade: h2c\r\nHost"),
+        GET.replace(b"Host", b"Connection: close\r\nHost").replace(b"\r", b""),  # RFC 9112 section 2.2 admits it
+        GET.replace(b"Host", b"X: a\r\n b\r\nConnection:\r\n close\r\nHost"),  # section 5.2: a fold is a space
     ):
         async with Raw(served.server.port) as raw:
             raw.send(sent)
