@@ -123,7 +123,7 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: 36 minutes on two idle, slow cores, and what it builds once
 
 .PHONY: bench-more
-bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: half an hour
+bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: an hour and a half
 
 .PHONY: bench-agent bench-decode bench-thin_link bench-store bench-losses bench-gateway bench-cloud bench-job
 bench-agent bench-losses bench-gateway bench-cloud bench-job bench-thin_link: programs

@@ -119,6 +119,14 @@ def release(checkpointed: DataFrame) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
+def local(small: DataFrame) -> DataFrame:
+    """Return a frame of the same rows in the plan itself: each batch has them without a job of Spark's own."""
+    frame: Any = small
+    session: Any = small.sparkSession
+    made = session._jsparkSession.createDataFrame(frame._jdf.collectAsList(), frame._jdf.schema())
+    return DataFrame(made, small.sparkSession)
+
+
 def only_adds_columns(made: DataFrame, given: DataFrame) -> bool:
     """Whether a frame follows from another by projections that pass its columns on: then it has the same rows.
 

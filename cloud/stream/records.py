@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.gateways import KEYS_MAX, Keys
+from cloud.runtime import jvm
 from cloud.table import id_reuse
 from cloud.table.layout import TIMESTAMP_BYTES, Reason
 from contract.event import TIME_MAX, TIME_MIN, TYPE_RESERVED_PREFIX
@@ -41,6 +42,8 @@ _SAID = "gateway STRING, epoch STRING, sequence STRING, device STRING, type STRI
 _CONTROL = r"[\x00-\x1f\x7f]"
 _BLOCK_BYTES = 64
 """Of SHA-256."""
+_LOCAL_MAX = 10_000
+"""Gateways; in the plan itself two of them save 0.2 s a batch, and 100,000 cost 0.3."""
 _STARTS = [(f"inner_{number}", f"outer_{number}") for number in range(KEYS_MAX)]
 
 COLUMNS = (
@@ -79,7 +82,8 @@ def key_frame(spark: SparkSession, keys: Keys, topic: str) -> DataFrame:
     for gateway, found in keys.items():
         starts = [start for key in found for start in _starts(key, topic)]
         rows.append((gateway, *starts, *[None] * (len(names) - len(starts))))
-    return spark.createDataFrame(rows, f"gateway string, {', '.join(f'{name} binary' for name in names)}")
+    frame = spark.createDataFrame(rows, f"gateway string, {', '.join(f'{name} binary' for name in names)}")
+    return jvm.local(frame) if len(rows) <= _LOCAL_MAX else frame
 
 
 def read_records(
@@ -89,7 +93,6 @@ def read_records(
 
     Without `keys` (`key_frame`) any well-formed record is that of the gateway that it names.
     """
-    statement = _header(STATEMENT)
     named = topic.select(
         F.col("value"),
         F.col("key").alias("kafka_key"),
@@ -103,9 +106,10 @@ def read_records(
         _header("ce_source").alias("source"),
         _header("ce_id").alias("id"),
         _timestamp(_header("ce_time")).alias("event_time"),
-        F.split(F.when(F.octet_length(statement) <= STATEMENT_BYTES_MAX, statement), " ", -1).alias("words"),
+        _header(STATEMENT).alias("statement"),
     )
-    stated = named.select(
+    short = F.when(F.octet_length("statement") <= STATEMENT_BYTES_MAX, F.col("statement"))
+    stated = named.withColumn("words", F.split(short, " ", -1)).select(
         "*",
         F.get("words", 0).alias("gateway"),
         F.get("words", 1).alias("epoch"),
@@ -221,8 +225,8 @@ def _reason() -> Column:
 
 def _is_authentic() -> Column:
     """Whether the eighth word is the MAC of one of the gateway's keys; see `contract.mac` for what it covers."""
-    parts = (F.col("id"), F.concat_ws(" ", F.slice("words", 1, MAC_WORD)))
-    message = F.concat(*(F.concat(part.cast("binary"), F.lit(b"\n")) for part in parts), F.col("value"))
+    said = F.substring_index("statement", " ", MAC_WORD)
+    message = F.concat(F.concat("id", F.lit("\n"), said, F.lit("\n")).cast("binary"), F.col("value"))
     word = F.get("words", MAC_WORD)
     fits = F.lit(False)
     for inner, outer in _STARTS:
