@@ -1,7 +1,5 @@
 """Which events are accepted: a sender's own, of devices that the configuration allows, and no more than a share."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The gateway's clocks, and whether the kernel reports the wall clock as synchronised."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 from pathlib import Path

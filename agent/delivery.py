@@ -1,7 +1,5 @@
 """The pipeline's input and output: a delivery, and the answer for its sender."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """How the ways in get the sockets that they listen on."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ Every message is a format of `key=value` pairs, whose values are the arguments o
 since a reason may contain whatever a sender has written.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Bounds the time that one protocol takes in each turn of the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Final
 

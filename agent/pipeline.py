@@ -1,7 +1,5 @@
 """The path of an event on the gateway up to its ACK: receive, decode, fingerprint, store, ack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Final

@@ -1,7 +1,5 @@
 """The release that runs: its version, and whether the modules on an event's path are compiled (pyproject.toml)."""
 
-from __future__ import annotations
-
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import version as installed_version
 

@@ -1,7 +1,5 @@
 """Files that are replaced while the agent runs: tokens, credentials, certificates, logins at Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Tunes the interpreter for two busy threads that create many small values and few reference cycles."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -3,8 +3,6 @@
 The composition root: only this module selects the adapters.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The status of the store, read with or without the running service."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing

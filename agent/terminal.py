@@ -1,7 +1,5 @@
 """The output of commands: columns, colours on a terminal, and no control characters."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Bodies that are made to be slow: each as large as one delivery may be, and aimed at one step of decoding."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

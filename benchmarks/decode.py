@@ -3,8 +3,6 @@
 Then the time of a mapping: an uplink of ChirpStack, beside the same event in our own JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from time import thread_time

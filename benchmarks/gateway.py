@@ -4,8 +4,6 @@ The agent is installed as the package installs it, with every input enabled, a r
 is then stopped: first with nothing to send, then with a waiting event.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import statistics

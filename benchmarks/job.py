@@ -3,8 +3,6 @@
 How old its receipts are, how fast it is with late traffic, and what signed records cost it and the audit.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

@@ -1,7 +1,5 @@
 """The output of a benchmark: a table, and JSON with a description of the machine."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Rounds: all contenders run in turns, every other round in reverse order, so that none always follows the same one."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

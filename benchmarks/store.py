@@ -1,7 +1,5 @@
 """The event store's writes, memory, start, drain to Kafka, and purge, in the compiled form."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

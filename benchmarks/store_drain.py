@@ -1,7 +1,5 @@
 """How fast a backlog drains to a real broker while sensors continue, and the latency of their acks meanwhile."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3

@@ -1,7 +1,5 @@
 """Stores with many fingerprints and waiting events, as after days, created by the store's own code."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Callable, Iterator

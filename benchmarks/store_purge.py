@@ -1,7 +1,5 @@
 """The acks while a full store of single events is purged on a card's disk, and the start after a kill within it."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from contextlib import closing

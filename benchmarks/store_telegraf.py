@@ -1,7 +1,5 @@
 """The alternative to the store: Telegraf with its disk buffer, which drains a backlog of the same events to Kafka."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """The store's written bytes, throughput and ack latency for a given commit size."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What the kernel says of the CPU time, the memory and the writes of a process."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

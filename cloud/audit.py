@@ -4,8 +4,6 @@ It reads the headers of all records that have a receipt and that no earlier audi
 and its quarantine, and writes its results to tables in the output folder, which docs/cloud.md lists.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from datetime import UTC, datetime

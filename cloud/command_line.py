@@ -1,7 +1,5 @@
 """What the command lines of the programs have in common; secrets only in files that other users cannot read."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from dataclasses import fields

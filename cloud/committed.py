@@ -1,7 +1,5 @@
 """Whether an offset that a group has committed is a receipt of a table, as docs/receipts.md defines it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from contract.receipt import parse

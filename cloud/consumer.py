@@ -8,8 +8,6 @@ partitions share the work.
 Exit status: 0 ended by SIGTERM or SIGINT; 1 a failure, which the log names; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -3,8 +3,6 @@
 Several lines may name one gateway, so that its key can be replaced without a record in between that no key fits.
 """
 
-from __future__ import annotations
-
 import csv
 import logging
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A transform, in Spark and without it, may add columns to rows, and reject some with a reason.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

@@ -4,8 +4,6 @@ spark-submit runs this file (cloud/cli/spark.py). `--conf spark.sql.shuffle.part
 state's partitions for the lifetime of a checkpoint; the default is the number of cores.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable

@@ -12,8 +12,6 @@ pages.
 Exit status: 0 done; 1 a failure, which the log names; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What `--effects` may use (docs/processing.md): each writes rows, and says what a second call under one key does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

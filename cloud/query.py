@@ -14,8 +14,6 @@ Only a query is accepted, and nothing is written: with PostgreSQL the transactio
 Exit status: 0 success; 1 a failure; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

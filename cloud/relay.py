@@ -11,8 +11,6 @@ truncated or made anew. Start it again when that is clear: it begins where the g
 Exit status: 0 ended by SIGTERM or SIGINT; 1 a failure, or ended while it gave no receipts; 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import threading

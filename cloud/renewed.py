@@ -1,7 +1,5 @@
 """Files that are read again when they have changed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The job's command line, read and checked once."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

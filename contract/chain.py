@@ -6,8 +6,6 @@ starts as 32 zero bytes, and each event in the order of the labels replaces it b
 is SHA-256(fingerprint + tail in canonical form). The label itself is not hashed: it determines the order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """An event: what one device reports at one time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final

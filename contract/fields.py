@@ -5,8 +5,6 @@ record has it; the consumer without Spark has a list of its own. `contract.event
 `contract.record.encode_tail` writes it, in this order. Later releases add to `ext` instead (docs/architecture.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final

@@ -4,8 +4,6 @@ Reading neither blocks (on a FIFO without a writer, on a terminal) nor takes unb
 file of gigabytes).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

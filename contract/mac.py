@@ -4,8 +4,6 @@ It is HMAC-SHA256 (RFC 2104) over topic, fingerprint, statement and value, with 
 which the first 128 bits count (RFC 2104 section 5), as 32 hex digits. A statement has no line feed, a topic neither.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from hmac import digest

@@ -1,7 +1,5 @@
 """Notes that one release keeps for later starts, and that an older or a newer release may read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar

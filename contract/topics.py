@@ -1,7 +1,5 @@
 """The topic's name, and the settings that the delivery guarantee depends on."""
 
-from __future__ import annotations
-
 from typing import Final
 
 EVENTS: Final = "oncegate.events"

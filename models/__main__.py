@@ -4,8 +4,6 @@
 each mutant breaks its invariant, else 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Checks all configurations and all mutants, two at a time, and prints a table of the results."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The suite: the configurations of the specifications, and the mutants that must break them (mutants.toml)."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

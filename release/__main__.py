@@ -1,7 +1,5 @@
 """Build a release of the last commit: `python -m release`; `make release` calls it."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ The list is `advisories.toml`. It holds what a release must not contain any more
 what a scanner reads.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

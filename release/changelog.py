@@ -1,7 +1,5 @@
 """The changelog's section of a version: the notes of its release."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

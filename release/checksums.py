@@ -1,7 +1,5 @@
 """The checksums of a release, as `sha256sum --check` reads them, and their signature."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path

@@ -4,8 +4,6 @@ It runs in the described environment. Libraries inside wheels are those that a w
 those whose versions its shared objects contain. Jars are those of PySpark, with what they contain, and of `jars.lock`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Makes an sdist independent of when, where and by whom it was built; setuptools does that for wheels only."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

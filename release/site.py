@@ -1,7 +1,5 @@
 """Hooks of MkDocs (mkdocs.yml): pages from outside docs/, and the lists of GitHub's Markdown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The steps of a release. Each builds from an export of the last commit, so that only committed files are in it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Command-line options that the commands share: the parser's layout, the seed, the ledger of an earlier run."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The command line of the simulators: `oncegate-sim`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches

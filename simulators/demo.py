@@ -1,7 +1,5 @@
 """`oncegate-sim demo`: the whole path on this machine, with agent, job and broker failing at random moments."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

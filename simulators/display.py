@@ -1,7 +1,5 @@
 """Progress display of a run: a progress bar on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import time
 from typing import Self
 

@@ -1,7 +1,5 @@
 """The root of the simulators' errors, and the errors of a run."""
 
-from __future__ import annotations
-
 
 class SimulatorError(Exception):
     """Something outside of the simulators failed; the message contains all that the user needs."""

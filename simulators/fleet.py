@@ -1,7 +1,5 @@
 """Runs all sensors of a run in one process, from one seed."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 from collections.abc import Callable, Coroutine, Sequence

@@ -6,8 +6,6 @@ Each FUNCTION is called in the program's process before it starts. This is the o
 the product, and only in the product's own process.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

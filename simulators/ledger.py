@@ -5,8 +5,6 @@ incomplete line at the end. An event is identified by its mark, a number that ne
 only the marks in flight, however long the ledger grows.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

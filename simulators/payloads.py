@@ -4,8 +4,6 @@ Readings are coarse and change slowly, as real ones do: most are equal to an ear
 deduplication by content alone would lose most of them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

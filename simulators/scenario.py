@@ -3,8 +3,6 @@
 Moments are real seconds since the first report. The sensors' own waiting times are divided by `speed`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files

@@ -4,8 +4,6 @@ A field's type defines the accepted values: text, integers, numbers, booleans, l
 table) or a tuple of dataclasses (an array of tables). A field without a default is required.
 """
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Mapping

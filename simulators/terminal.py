@@ -1,7 +1,5 @@
 """Terminal output that the commands share: the console, the verdict, known errors, exit statuses."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 

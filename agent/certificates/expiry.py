@@ -1,7 +1,5 @@
 """The certificates in the configuration, and when each expires, read from their DER without a library."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

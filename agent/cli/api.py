@@ -1,7 +1,5 @@
 """A client of the agent's HTTP interface."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Reads the arguments of command lines, or raises ArgumentTypeError with the expected form; and what they name."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import re

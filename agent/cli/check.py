@@ -1,7 +1,5 @@
 """`oncegate check`: check the configuration, and name all its mistakes."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

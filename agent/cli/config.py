@@ -1,7 +1,5 @@
 """`oncegate config`: the effective configuration, with the origin of each value."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The exit codes of the commands, and the form of their error messages."""
 
-from __future__ import annotations
-
 import sys
 
 from agent.terminal import Colour, paint, printable

@@ -1,7 +1,5 @@
 """The command line of the gateway: `oncegate run`, and the commands that inspect its configuration and its store."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

@@ -4,8 +4,6 @@ Both are made from the parsers of the commands: the scripts by shtab, the pages 
 of a package for another processor runs this: nothing that is imported is compiled.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

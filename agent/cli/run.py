@@ -1,7 +1,5 @@
 """`oncegate run`: run the agent until SIGTERM."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

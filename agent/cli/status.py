@@ -1,7 +1,5 @@
 """`oncegate status`: the state of the store, and of the agent if it runs, on one screen."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

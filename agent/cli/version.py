@@ -1,7 +1,5 @@
 """`oncegate version`: the version of the program, and its form."""
 
-from __future__ import annotations
-
 import argparse
 
 from agent import release

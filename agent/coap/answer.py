@@ -1,7 +1,5 @@
 """Maps outcomes to CoAP responses (RFC 7252 section 5.9)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The counters of the CoAP server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

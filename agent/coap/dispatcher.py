@@ -1,7 +1,5 @@
 """Dispatches datagrams: the fast path serves plain POSTs of events, everything else goes to aiocoap."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Mapping

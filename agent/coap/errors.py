@@ -1,7 +1,5 @@
 """The errors of the CoAP server as a whole."""
 
-from __future__ import annotations
-
 
 class CoapError(Exception):
     """The root of the package's errors."""

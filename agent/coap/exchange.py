@@ -1,7 +1,5 @@
 """The exchanges of the fast path, from request to answer, which may be separate, or repeated for a retransmission."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable

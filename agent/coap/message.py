@@ -1,7 +1,5 @@
 """Encodes and decodes CoAP messages (RFC 7252 section 3), and the options of the resource that takes events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 

@@ -4,8 +4,6 @@ aiocoap serves requests with unknown critical options, accepts options of any le
 for text that is not UTF-8. So the rules of RFC 7252 (sections 4.2, 4.3, 5.4, 5.7.2) are applied first.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

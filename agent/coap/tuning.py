@@ -1,7 +1,5 @@
 """The times and bounds of CoAP's messages (RFC 7252 section 4.8)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -3,8 +3,6 @@
 Datagrams are read and sent in batches: in one system call where the extension is built, else in one for each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

@@ -3,8 +3,6 @@
 Every failure is an OSError or a ValueError.
 """
 
-from __future__ import annotations
-
 import os
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The operator's rules for the identity of some devices' events: [[identity.rules]]."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from agent.config import readers

@@ -1,7 +1,5 @@
 """The operator's lanes: [[forward.lanes]]."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

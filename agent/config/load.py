@@ -1,7 +1,5 @@
 """Loads the configuration file and the environment's overrides into checked settings."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping

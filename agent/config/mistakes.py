@@ -1,7 +1,5 @@
 """Mistakes in a configuration, each with its place and the problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

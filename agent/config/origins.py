@@ -1,7 +1,5 @@
 """The effective configuration: each setting's value and its origin."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

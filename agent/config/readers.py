@@ -1,7 +1,5 @@
 """The readers of settings: durations, sizes, names; each takes a TOML value or an environment variable's text."""
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata

@@ -3,8 +3,6 @@
 Run it for docs/configuration.md.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields

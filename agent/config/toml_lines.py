@@ -3,8 +3,6 @@
 It reads one statement after the other. Keys within inline tables have the line of the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from agent.config.files import parse_toml

@@ -6,8 +6,6 @@ Bytes after the item are an error. Whatever length a head claims, no more than 6
 are there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache, partial

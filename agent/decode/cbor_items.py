@@ -1,7 +1,5 @@
 """Finds the bounds of CBOR data items (RFC 8949 section 3 and appendix C): reads their heads, not their values."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from agent.decode.decoded import Undecodable

@@ -1,7 +1,5 @@
 """What decoding makes of a body: the valid events and the rejected ones, or an error, never worth a retry."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, final
 

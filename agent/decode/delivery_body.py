@@ -1,7 +1,5 @@
 """Decodes the body of a delivery into events, and rejects those that are invalid beside valid ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Final

@@ -1,7 +1,5 @@
 """Makes an event of a map with its fields, and of a query: the checks that all formats share."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The durable facts of forwarding: what is in doubt, what Kafka has refused, whether receipts are held."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The forwarder: sends everything new in the outbox to Kafka, in order, and retries until it is acked."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Replay: sends kept events again, by a producer of its own, without changing the store."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial

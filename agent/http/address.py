@@ -1,7 +1,5 @@
 """Numeric addresses to listen on: `[address]:port` or `address:port`."""
 
-from __future__ import annotations
-
 import socket
 from ipaddress import IPv6Address, ip_address
 from typing import Any

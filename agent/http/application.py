@@ -1,7 +1,5 @@
 """The ASGI application: receives the requests that uvicorn has parsed, and returns the responses of their handlers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping

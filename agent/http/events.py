@@ -1,7 +1,5 @@
 """The resource for POSTs of events; it passes them to the pipeline."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final

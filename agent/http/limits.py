@@ -1,7 +1,5 @@
 """The bounds of the HTTP server, which are not configurable."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The agent's metrics in Prometheus' format, collected on request, before which this module is not imported."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial

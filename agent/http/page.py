@@ -1,7 +1,5 @@
 """The files that need no token: those of the status page, and the description of the interface (OpenAPI)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from html import escape

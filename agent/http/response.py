@@ -1,7 +1,5 @@
 """Maps outcomes to HTTP responses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The HTTP server: uvicorn in the agent's event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -3,8 +3,6 @@
 Imported only where HTTP is enabled: a gateway without it needs neither the time nor the memory that this takes.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress

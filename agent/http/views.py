@@ -1,7 +1,5 @@
 """The views of the gateway: health, readiness, status, metrics, live view, searches."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import unicodedata

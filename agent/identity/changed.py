@@ -4,8 +4,6 @@ An event has the fingerprint of the rules and the mapping under which it arrived
 not recognised when the sensor sends it again.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping, Sequence

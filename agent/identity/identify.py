@@ -1,7 +1,5 @@
 """The identity of events: fingerprint, the shared day, the bound, the similarity key."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b

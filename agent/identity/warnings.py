@@ -1,7 +1,5 @@
 """Warns about devices whose events could share a fingerprint: counts them, and logs each device once."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The mappings that a configuration may name: the built-in ones, its own, and those of a folder."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache

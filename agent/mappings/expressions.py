@@ -4,8 +4,6 @@ Beside JMESPath's own functions there are `lower(text)`, `replace(text, old, new
 `object(name, value)`, without which names in topics and payloads cannot be taken apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """A mapping: the expressions of one format, and the entries of events that they make of a message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime

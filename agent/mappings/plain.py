@@ -4,8 +4,6 @@ Plain are fields, indices, literals, comparisons for equality, `||`, `&&`, `!` a
 evaluated once at most, so their work is bounded by their length. They yield what JMESPath's interpreter does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

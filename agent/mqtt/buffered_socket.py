@@ -4,8 +4,6 @@ paho reads each packet in three or four pieces and sends each PUBACK by itself. 
 which also releases the interpreter to the store's thread.
 """
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections import deque

@@ -1,7 +1,5 @@
 """Configures and connects the MQTT client: session, last will, credentials."""
 
-from __future__ import annotations
-
 import os
 import ssl
 from collections.abc import Mapping

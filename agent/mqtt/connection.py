@@ -5,8 +5,6 @@ reaches the pipeline, and its acknowledgement the socket, without another thread
 that back pressure takes. Only connecting, which blocks, happens in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -5,8 +5,6 @@ paho keeps a packet of any size in memory, and closes the connection because of 
 message's properties are skipped unread, and only the beginning of a message that is too large is kept.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, final
 

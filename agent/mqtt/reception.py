@@ -1,7 +1,5 @@
 """Processes the messages of one connection: passes them to the pipeline, and acknowledges them in order of receipt."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

@@ -1,7 +1,5 @@
 """Maps topics to deliveries: the subscriptions, and the meaning of their messages."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The agent's session at the broker, as the store remembers it: its secret name, and how often it was lost."""
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

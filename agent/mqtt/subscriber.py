@@ -1,7 +1,5 @@
 """The MQTT subscriber: connects, subscribes, receives messages, and reconnects after every failure."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A list is read entry by entry: one of some megabytes must not block the event loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from json import JSONDecoder

@@ -1,7 +1,5 @@
 """The errors of the store, and which errors mean a damaged file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

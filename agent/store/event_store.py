@@ -1,7 +1,5 @@
 """The event store: SQLite on disk, one thread that writes, progress as ranges of positions."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

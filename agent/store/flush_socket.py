@@ -3,8 +3,6 @@
 The answer has those that it never writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

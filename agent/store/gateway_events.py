@@ -3,8 +3,6 @@
 And which events were accepted while the clock was untrusted, and how far from the time since boot it was then.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

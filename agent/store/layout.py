@@ -1,7 +1,5 @@
 """The store's files: their names, and the sizes of their parts."""
 
-from __future__ import annotations
-
 FILE_NAME = "events.db"
 PAGE_BYTES = 4096
 LOG_HEADER_BYTES = 32

@@ -1,7 +1,5 @@
 """The store's state in memory while it serves, and how it is loaded at the opening."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The outbox of the store, as the forwarder and the receipts use it."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import threading

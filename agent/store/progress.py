@@ -1,7 +1,5 @@
 """The progress of events beyond the gateway: marks are in memory at once, and on disk with the next commit."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections import deque

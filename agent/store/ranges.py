@@ -1,7 +1,5 @@
 """Sets of positions as ranges, so that no event's row is updated for its state."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Counts the bytes that the agent has written to its disk since the store was created, since they wear a card out."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass

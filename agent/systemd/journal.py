@@ -4,8 +4,6 @@ In the journal each key of a message is a field of its own, such as ONCEGATE_KAF
 `journalctl ONCEGATE_KAFKA=unreachable` finds it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -1,7 +1,5 @@
 """What systemd is told: sd_notify(3), ready once the agent answers and has tried to store, alive while it commits."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

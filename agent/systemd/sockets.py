@@ -3,8 +3,6 @@
 So the ports are never free, and what arrives meanwhile waits. See sd_listen_fds(3), and `FDSTORE=1` in sd_notify(3).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -3,8 +3,6 @@
 All of it is in memory, bounded, and lost with the process.
 """
 
-from __future__ import annotations
-
 import json
 from collections import OrderedDict, deque
 from collections.abc import Sequence

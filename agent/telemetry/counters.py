@@ -1,7 +1,5 @@
 """Counts of one protocol's deliveries and their outcomes since the start, and their memory while in progress."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

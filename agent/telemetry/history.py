@@ -3,8 +3,6 @@
 Counters are sampled at an interval, so that the history costs nothing per event. It takes 25 KB.
 """
 
-from __future__ import annotations
-
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Mapping

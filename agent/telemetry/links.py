@@ -1,7 +1,5 @@
 """The state of each connection to the outside, as a value that log, status page and metrics share."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Measure the gateway's inputs beside alternatives, print the table, and write docs/benchmarks/agent.json."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ No check of what arrives, no compression, no status, no forwarding; one set in m
 beside the agent, and is no design: `python -m benchmarks.agent.bare_path PORT DATABASE`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

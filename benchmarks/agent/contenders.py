@@ -1,7 +1,5 @@
 """The compared servers: each a process on the loopback interface, in a folder with its settings, data and log."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The loads: each drives one server for some seconds and returns the accepted events and the latencies."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

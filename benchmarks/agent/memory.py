@@ -1,7 +1,5 @@
 """Memory growth at a steady load on all inputs, without Kafka."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The OSCORE load: requests of one sensor, protected in advance."""
 
-from __future__ import annotations
-
 import json
 import socket
 import time

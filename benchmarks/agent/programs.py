@@ -1,7 +1,5 @@
 """The programs that a run needs for speed or comparison: compiled, installed, or reported as missing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """ThingsBoard Gateway as a contender: its REST connector, with a broker in place of the platform."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

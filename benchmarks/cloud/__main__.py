@@ -4,8 +4,6 @@ One broker and one topic of records of 200 bytes with 10 % duplicates, written i
 after the other, each in a fresh process on the same cores; all are timed by one clock.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

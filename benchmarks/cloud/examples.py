@@ -1,7 +1,5 @@
 """The consumers of docs/examples that give receipts, built by their own languages' tools."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

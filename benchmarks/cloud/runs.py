@@ -1,7 +1,5 @@
 """Starts, times and ends the contenders, one at a time, on one broker and one topic."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

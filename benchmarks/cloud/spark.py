@@ -4,8 +4,6 @@ copy: the job's rows without dedup, to Delta. fill: so many rows (BATCH) of the 
 program's append. age: make the job's state older by so many seconds (BATCH), so that its traffic is fresh.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

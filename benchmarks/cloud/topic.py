@@ -1,7 +1,5 @@
 """The topic of a run, the same for all contenders and written in advance."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

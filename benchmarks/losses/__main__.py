@@ -3,8 +3,6 @@
 Those with a Kafka run one after the other, and the others beside them, on the second core: no speed is compared.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """One run: sensors send events until they are acknowledged, while power, uplink and responses fail."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Reads what has arrived at the end of each path."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections import Counter

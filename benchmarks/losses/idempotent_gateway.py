@@ -1,7 +1,5 @@
 """A gateway of 20 lines around Kafka's idempotent producer: it answers 200 once the broker has confirmed an event."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

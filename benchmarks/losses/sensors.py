@@ -1,7 +1,5 @@
 """The sensors of the comparison: each sends an event until it is acknowledged, over four protocols."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 from typing import BinaryIO

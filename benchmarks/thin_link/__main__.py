@@ -8,8 +8,6 @@ which are a tenth more. A stand-in for the job commits receipts every two second
 and Telegraf (`peers`) send the same readings, published with QoS 1, over the same link.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

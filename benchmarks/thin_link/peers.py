@@ -1,7 +1,5 @@
 """The alternatives on a thin uplink: a bridge between two mosquittos, and Telegraf from a mosquitto to Kafka."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

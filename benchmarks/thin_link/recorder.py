@@ -1,7 +1,5 @@
 """Records the requests that clients send to a broker: to count their bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import Counter, deque

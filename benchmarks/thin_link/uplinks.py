@@ -1,7 +1,5 @@
 """The uplink of one gateway: for each of its brokers a listener, behind a slow link that is recorded."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

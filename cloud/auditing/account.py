@@ -4,8 +4,6 @@
 of ranges have gateway, epoch, status, first, last, since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 

@@ -1,7 +1,5 @@
 """The findings of an audit: counts, and the labels and events that are wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 

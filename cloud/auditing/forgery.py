@@ -5,8 +5,6 @@ dropped as its duplicate is in `conflict` with it. The rules of a gateway may le
 no record states: so a content has each fingerprint that some rule would give it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from itertools import combinations

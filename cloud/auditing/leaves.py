@@ -4,8 +4,6 @@ The leaf is SHA-256 of the fingerprint and the tail of the value in canonical fo
 written here once more, for Spark, since the audit shares no code with what it audits.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection
 from functools import reduce

@@ -1,7 +1,5 @@
 """The report of an audit: text, a self-contained HTML page, and metrics in a file, since no process remains to ask."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

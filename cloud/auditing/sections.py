@@ -4,8 +4,6 @@
 (hex), status, and whether a record that its gateway has signed states them.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -4,8 +4,6 @@ The audit before may be of an older or a newer release: a column that is not the
 known here is left out, or lost where the table is overwritten.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any

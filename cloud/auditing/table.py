@@ -1,7 +1,5 @@
 """The audit's view of the table, whatever its sink is: labels, fingerprints and offsets."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The audit's view of the topic: the headers of each record, read by name and without the job's code."""
 
-from __future__ import annotations
-
 import json
 from functools import partial, reduce
 from typing import Any

@@ -1,7 +1,5 @@
 """All commands by name, and their parsers; the module of a command is imported only when the command is used."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import sys

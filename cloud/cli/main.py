@@ -1,7 +1,5 @@
 """The command `oncegate-cloud`."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Run a program by spark-submit, with this project's packages and the pinned jars."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import io

@@ -4,8 +4,6 @@ Neither Delta nor Spark flushes what it writes. The job flushes all of it before
 part of the versions since then: of their entries in the log, of the files that they add, or of the log's checkpoints.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

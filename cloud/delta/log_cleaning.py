@@ -1,7 +1,5 @@
 """Removes expired entries from the log of a Delta table, which Delta itself leaves there."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

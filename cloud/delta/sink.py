@@ -1,7 +1,5 @@
 """The Delta tables of the job: folders, written as `cloud.table.lake` does."""
 
-from __future__ import annotations
-
 import logging
 
 from pyspark.sql import SparkSession

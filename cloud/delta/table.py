@@ -1,7 +1,5 @@
 """A Delta table whose commits hold rows together with the offsets that they came from."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

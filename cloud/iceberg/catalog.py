@@ -1,7 +1,5 @@
 """The catalog that names the tables, and its properties in the file of `--catalog`."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException

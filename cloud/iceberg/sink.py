@@ -1,7 +1,5 @@
 """The Iceberg tables of the job: names in a catalog, written as `cloud.table.lake` does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyspark.sql import SparkSession

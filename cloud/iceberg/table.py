@@ -1,7 +1,5 @@
 """An Iceberg table whose snapshots hold rows together with the offsets that they came from."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -1,7 +1,5 @@
 """Pinned jars, and the lock file that pins them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The cache of downloads, and the pinned jars in it: downloaded once, verified, then reused."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

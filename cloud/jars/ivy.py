@@ -1,7 +1,5 @@
 """Download of jars by Apache Ivy, which pyspark includes; the user's own Ivy settings apply."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence

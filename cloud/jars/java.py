@@ -1,7 +1,5 @@
 """Find a Java runtime that is new enough for Spark."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Descriptions of devices: a CSV file, as the job has it, read again when it has changed."""
 
-from __future__ import annotations
-
 import csv
 import logging
 from collections.abc import Callable

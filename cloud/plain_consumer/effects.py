@@ -4,8 +4,6 @@ The table keeps the new rows of each batch, in its transaction, until their effe
 partitions makes them first, under the same key.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The consumer's metrics for Prometheus, of those of the job, which docs/cloud.md explains."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

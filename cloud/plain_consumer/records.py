@@ -4,8 +4,6 @@ They differ only where a value is no strict JSON, or has names of more than 50,0
 of them then keeps the row's raw bytes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

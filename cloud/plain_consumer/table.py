@@ -1,7 +1,5 @@
 """The consumer's tables: those of the job, and beside its owner's row the place of each partition."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The user's transform for rows as dicts: the laws of `table.transform`, without Spark."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The connection to PostgreSQL, from a file, so that no password is in arguments or environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows in the text format of PostgreSQL's COPY, by native functions of Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame

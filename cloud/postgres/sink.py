@@ -3,8 +3,6 @@
 The unique key on the fingerprint excludes duplicates, so no look-up is needed; late events are only counted.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import Iterable, Iterator

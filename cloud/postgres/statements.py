@@ -1,7 +1,5 @@
 """The job's statements for PostgreSQL, each with its purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from psycopg import sql

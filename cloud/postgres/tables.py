@@ -1,7 +1,5 @@
 """Events and quarantine in PostgreSQL: opened, checked, and filled from a staging table, with or without Spark."""
 
-from __future__ import annotations
-
 import logging
 import re
 import uuid

@@ -1,7 +1,5 @@
 """From which offset on a group is known to have read each partition: pure rules, no I/O."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Looks at the groups, and gives the receipts of what all of them have done."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

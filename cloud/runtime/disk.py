@@ -1,7 +1,5 @@
 """Flush local folders to disk, since neither Delta nor Spark's checkpoint calls fsync."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Access to the JVM of Spark, for what PySpark does not offer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How a program begins and ends: its log, its exit status, and for each error a sentence that says what to do."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """Calls of the user's effects, which are made again until they succeed."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Generator

@@ -1,7 +1,5 @@
 """SIGTERM and SIGINT: the job finishes its batch, then ends."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

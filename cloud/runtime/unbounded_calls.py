@@ -1,7 +1,5 @@
 """A time limit for calls of librdkafka that have none, and during which Python runs no signal handler."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait

@@ -1,7 +1,5 @@
 """One batch: from the survivors of the dedup to the table's commit and the receipts."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

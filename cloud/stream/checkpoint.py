@@ -3,8 +3,6 @@
 Accessed through Hadoop's file systems, so that it may be wherever Spark can write.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

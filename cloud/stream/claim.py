@@ -1,7 +1,5 @@
 """The claim of a table: of two jobs on one table the older one ends, and never claims it again."""
 
-from __future__ import annotations
-
 import logging
 import uuid
 

@@ -4,8 +4,6 @@ Spark writes a batch's time into its plan. A batch that is planned before the wa
 time at every later start.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The table itself says which rows its latest batch has added, so that after a cra
 are handed over under the same key, before any later batch. The checkpoint keeps the key of those that are done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

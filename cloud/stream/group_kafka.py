@@ -1,7 +1,5 @@
 """Requests to Kafka by librdkafka: the groups, the topic's log, and the receipts. No group is joined."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future

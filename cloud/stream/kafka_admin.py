@@ -1,7 +1,5 @@
 """Requests to Kafka that Spark's reader does not offer, by the Java clients that its connector includes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

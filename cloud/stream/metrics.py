@@ -1,7 +1,5 @@
 """The job's metrics for Prometheus; docs/cloud.md explains each."""
 
-from __future__ import annotations
-
 import time
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress

@@ -1,7 +1,5 @@
 """What is told of the job's batches, to an observer and, of Spark's reports, in the log."""
 
-from __future__ import annotations
-
 import logging
 
 from pyspark.sql.streaming.listener import (

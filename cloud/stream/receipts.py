@@ -3,8 +3,6 @@
 The topic is checked before each commit, since it may have been recreated or truncated while a batch was read.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Descriptions of devices: a file that is joined to the rows after the dedup."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from functools import partial

@@ -1,7 +1,5 @@
 """Fresh or late: whether the state certainly contains every earlier duplicate of an event."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from pyspark.sql import Column

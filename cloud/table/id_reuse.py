@@ -8,8 +8,6 @@ each is looked up in the table, even where a resend horizon bounds the age of it
 The time of acceptance is the gateway's where its clock is trusted, else the broker's time of append.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """A table and its quarantine as a sink of Spark: a look-up of late events, then one append with its commit."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """A table that Spark writes, and why no further batch may go to one: what each kind of it says alike."""
 
-from __future__ import annotations
-
 import logging
 from abc import ABC, abstractmethod
 from typing import ClassVar

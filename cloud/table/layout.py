@@ -1,7 +1,5 @@
 """What a row and a quarantined record have, for the writers in Spark and without it."""
 
-from __future__ import annotations
-
 from datetime import date
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """The look-up of late events in the table."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """Metrics for Prometheus, and those that all writers of a table have; docs/cloud.md explains each."""
 
-from __future__ import annotations
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from cloud.errors import StopError

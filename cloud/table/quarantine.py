@@ -1,7 +1,5 @@
 """The quarantine: records that cannot be rows, raw and with the reason, so that nothing is dropped silently."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pyspark.sql import DataFrame

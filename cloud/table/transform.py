@@ -1,7 +1,5 @@
 """The user's transform of a batch's rows: the same rows with more columns, some of them rejected with a reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ with the entries of its data as columns. `gateways` has one row for each gateway
 and what its latest start or checkpoint has stated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 _GATEWAY_EVENTS = """

@@ -1,7 +1,5 @@
 """Tables that a job of another release has made: what they lack is added, and a column of another type is an error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cloud.errors import StopError

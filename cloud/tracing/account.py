@@ -1,7 +1,5 @@
 """The account of one event: sentences in the order of its path, its status, and the next step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the latest audit has found, by its tables."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from functools import reduce
 

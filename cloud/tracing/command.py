@@ -1,7 +1,5 @@
 """`oncegate-cloud trace`: one answer to "what has happened to this event"."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

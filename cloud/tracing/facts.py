@@ -1,7 +1,5 @@
 """What is known about an event, by where it is known from; times are in milliseconds since 1970 UTC."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

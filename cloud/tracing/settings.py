@@ -1,7 +1,5 @@
 """The command line of `oncegate-cloud trace`."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

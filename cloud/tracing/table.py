@@ -1,7 +1,5 @@
 """What the table and its quarantine know, asked as `oncegate-cloud query` does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the topic and the group know: records by their headers, and committed offsets. No group is joined."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """`oncegate-sim certify`: judge a consumer that gives receipts by docs/receipts.md."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

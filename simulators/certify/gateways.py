@@ -1,7 +1,5 @@
 """Gateways that send events, and forget a batch when the agent's own poller believes a receipt above it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The processes of the consumer that is judged, started, killed, and started again."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

@@ -1,7 +1,5 @@
 """The records of the contract that a gateway makes of events, without an agent."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

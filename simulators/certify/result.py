@@ -1,7 +1,5 @@
 """Reads what a consumer has written, by the user's own query: PostgreSQL, SQLite, DuckDB, Delta tables, JSON lines."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """One part of a run: a topic, gateways, the consumer, and the faults that it meets there."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Sequence

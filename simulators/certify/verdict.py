@@ -1,7 +1,5 @@
 """What the facts of a run say of a consumer: pure, no I/O."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from simulators.certify.result import Found

@@ -1,7 +1,5 @@
 """Reads the Delta table without Spark, through delta-rs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads the job's table in PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

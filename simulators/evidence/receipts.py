@@ -1,7 +1,5 @@
 """Compares the receipts of the processing group with the offsets in the table's last commit."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A sensor's event as found at the end of the path."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from contract.event import Value

@@ -1,7 +1,5 @@
 """Reads the records of the Kafka topic, as any consumer would."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """`oncegate-sim judge`: judge an earlier run by its ledger and the current content of the sink."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Judges a run against a remote gateway by the ledger and the sink."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping

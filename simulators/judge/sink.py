@@ -1,7 +1,5 @@
 """The sink of a run's events: a Delta table, a table in PostgreSQL, or the topic."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

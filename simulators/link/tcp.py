@@ -1,7 +1,5 @@
 """Emulation of a bad TCP line: a proxy in front of one target that delays, stalls and resets connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The fate of a peer's n-th datagram in one direction depends on the seed alone, n
 random generator is seeded by the name of a registered peer, or else by its order of arrival.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`oncegate-sim link`: a lossy link between real sensors and a gateway, and a check of how the sensors behave on it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import signal

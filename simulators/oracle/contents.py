@@ -4,8 +4,6 @@ A statement with an id or a time is one event and one row, however often it was 
 are indistinguishable: for these the number of rows must equal the number of events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 from dataclasses import replace
 

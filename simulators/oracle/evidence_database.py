@@ -1,7 +1,5 @@
 """The evidence database: ledger, rows and records in a temporary SQLite database that spills to disk."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The history of each violation: the ledger's lines, the records and the rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The verdict from all checks."""
 
-from __future__ import annotations
-
 from simulators.oracle import contents, labels, order
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.tallies import prepare, unknown

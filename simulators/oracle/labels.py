@@ -1,7 +1,5 @@
 """Check of labels: each identifies one event, each known event has one, and each row matches its record."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 from simulators.oracle.evidence_database import EvidenceDatabase

@@ -5,8 +5,6 @@ gateways receive from one device, the gateway whose ACK was not needed may store
 compared with the later ones only where no other gateway has it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from simulators.oracle.evidence_database import EvidenceDatabase

@@ -3,8 +3,6 @@
 This definition of equality is independent of the product's code.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 import orjson

@@ -7,8 +7,6 @@
 - `label`: the statement and first offset of each label, from the topic where it was read, else from the table.
 """
 
-from __future__ import annotations
-
 from simulators.oracle.evidence_database import EvidenceDatabase
 from simulators.oracle.verdict import Scope
 

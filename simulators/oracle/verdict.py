@@ -1,7 +1,5 @@
 """The verdict: counts, declared limits, and examples with their histories."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field

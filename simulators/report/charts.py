@@ -1,7 +1,5 @@
 """The charts of a field test, drawn by matplotlib as SVG in the page's colours (pictures.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 

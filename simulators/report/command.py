@@ -1,7 +1,5 @@
 """`oncegate-sim report`: rebuild the report of an earlier run."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

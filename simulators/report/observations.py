@@ -1,7 +1,5 @@
 """Aggregates of a ledger by time step and by device, in one pass and in memory independent of its length."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

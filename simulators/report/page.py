@@ -1,7 +1,5 @@
 """The report page: the verdict first, then the overview, then the details."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

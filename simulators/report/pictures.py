@@ -3,8 +3,6 @@
 Matplotlib does not support CSS variables: each role is drawn in a placeholder colour, which is replaced afterwards.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`oncegate-sim run`: run a scenario, show the verdict, write the report."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

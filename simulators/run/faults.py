@@ -1,7 +1,5 @@
 """Injects a scenario's faults into the services of this machine, each at its moment."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The agent of a local run: the installed command, its configuration, its clock, and its status."""
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

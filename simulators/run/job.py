@@ -1,7 +1,5 @@
 """The Spark job of a local run, and its current stage according to its log."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line of `oncegate-sim run`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

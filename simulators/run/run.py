@@ -1,7 +1,5 @@
 """One run: start or reach the gateway, run sensors and faults, and judge the evidence."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

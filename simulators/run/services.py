@@ -1,7 +1,5 @@
 """All services of the path on this machine: Kafka, agents, the Spark job with its table, mosquitto if needed."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import AsyncIterator

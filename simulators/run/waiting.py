@@ -1,7 +1,5 @@
 """Waits, in a local run, until acked events have reached the end of the path."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The state that all sensors of a run share: the ledger, the clock, the targets, and the end of the run."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A quarter of the messages is published twice, as by a server whose uplink two radio gateways have heard.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random

@@ -1,7 +1,5 @@
 """Simulated devices that publish to an MQTT broker at QoS 1, whose PUBACK counts as the ACK (docs/zigbee2mqtt.md)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

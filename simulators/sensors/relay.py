@@ -1,7 +1,5 @@
 """An HTTP relay: collects the events of several devices and posts them until the answer is 200."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

@@ -6,8 +6,6 @@ neither would be a new event under a new Message ID, so the same datagram is sen
 its Message ID expires.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A sensor that stores and forwards: it sends packs from the head of its queue, cut differently after a lost ACK."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from random import Random

@@ -4,8 +4,6 @@ The retained list of devices stays on the broker after the run: an agent that wa
 the broker has kept for it.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

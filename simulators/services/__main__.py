@@ -4,8 +4,6 @@
 of the heavy tests, `programs heavy` all of these, and their jars.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The errors of services."""
 
-from __future__ import annotations
-
 from simulators.errors import SimulatorError
 
 

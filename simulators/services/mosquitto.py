@@ -1,7 +1,5 @@
 """A mosquitto broker (MQTT) as a local process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Find ports that stay free while the service that uses them is down."""
 
-from __future__ import annotations
-
 import random
 import socket
 

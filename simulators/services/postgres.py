@@ -1,7 +1,5 @@
 """A private PostgreSQL server as a local process."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import secrets

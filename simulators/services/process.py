@@ -1,7 +1,5 @@
 """A child process with a log file, whose session is always cleaned up."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

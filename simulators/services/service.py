@@ -1,7 +1,5 @@
 """The life of a service in local processes: started on entering its context, killed on leaving it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Find and signal all processes of a session, in any process groups."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

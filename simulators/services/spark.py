@@ -1,7 +1,5 @@
 """Start jobs by spark-submit, from the pyspark of this environment and the cached jars."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field

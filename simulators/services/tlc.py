@@ -1,7 +1,5 @@
 """Runs TLC, the model checker of TLA+, on one configuration of a specification."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """The real Zigbee2MQTT without a radio: its adapter is replaced by one that emits real ZCL frames on demand."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

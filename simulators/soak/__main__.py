@@ -1,7 +1,5 @@
 """The command of a soak: run it, show the verdict, keep the result."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The scenario of a soak: sensors at a rate, a bad link with outages, and faults at random moments, from one seed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The results of soaks: a file with one entry for each run, and the page with their table and the latest pictures."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

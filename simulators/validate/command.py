@@ -1,7 +1,5 @@
 """`oncegate-sim validate`: compare what a run has seen of each device with the model of the path."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

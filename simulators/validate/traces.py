@@ -1,7 +1,5 @@
 """Traces of single devices: the lines of the ledger, the records and the rows, in an order in which they happened."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

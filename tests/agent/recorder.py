@@ -1,7 +1,5 @@
 """A replacement for the pipeline: records deliveries, and answers at once or on command."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

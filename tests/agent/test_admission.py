@@ -1,7 +1,5 @@
 """Whose events the pipeline accepts, over any protocol, and the share of each device and of each address."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

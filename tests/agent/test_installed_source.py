@@ -1,7 +1,5 @@
 """Another package's way in: installed, configured by its own section, and in every view beside the agent's own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

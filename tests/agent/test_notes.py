@@ -1,7 +1,5 @@
 """The store's notes of a newer release, which says more in them: the release before goes on with what it knows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import closing

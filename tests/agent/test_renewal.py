@@ -1,7 +1,5 @@
 """Secrets that are replaced while a whole agent runs."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections.abc import Iterable

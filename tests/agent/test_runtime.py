@@ -1,7 +1,5 @@
 """The interpreter's settings, observed through the C library: freed memory is returned to the system."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.machinery import ExtensionFileLoader

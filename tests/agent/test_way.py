@@ -1,7 +1,5 @@
 """How far an event goes: the calls, and the files among which they move, from a POST to its ACK."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Run heavy tests: CI's list and the share of this commit, or those that are asked for."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """A plugin that selects heavy tests, the same in all processes of pytest-xdist."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

@@ -3,8 +3,6 @@
 The share changes with each commit, so that after SHARES commits each heavy test has run whose duration is known.
 """
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """CI's heavy tests exist, fit into their time, and the command says which run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """One Spark session for the transforms, one real broker for the whole path."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """A minimal gateway: events as records of the contract, without an agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from confluent_kafka import Producer

@@ -1,7 +1,5 @@
 """Rows of a table that no job has written, for its readers."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The procedures of docs/table.md: their statements and commands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """The job as its users run it: spark-submit, a broker, a table in a folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Records as a frame, as Kafka's source returns them, and tables with some of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Whatever a writer sends to the topic, job and audit go on, and the table's readers have their answers."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The whole programs beside one another: a job, and audits and maintenance while it writes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

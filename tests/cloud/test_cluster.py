@@ -1,7 +1,5 @@
 """The same command on a cluster: a master and two workers, executors that are killed within a batch."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Faults that a fleet meets: the generated events are compared with the rows of the table, on both sinks."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """The file of the gateways' keys."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each sink, also one of another package: written by the job over kills, and read by every other command."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The whole job through spark-submit, on a real broker and a real table."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from urllib.request import urlopen

@@ -1,7 +1,5 @@
 """Kafka's properties on the command lines of the programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

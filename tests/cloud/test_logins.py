@@ -1,7 +1,5 @@
 """The job and the audit log in to Kafka by the recipes of docs/kafka-logins.md."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Starts of the job after records of its planned batch, or parts of its last commit, were lost."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession

@@ -1,7 +1,5 @@
 """The notebook of docs/table.md runs on a table, and shows the pictures that its code draws."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

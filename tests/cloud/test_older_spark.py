@@ -1,7 +1,5 @@
 """Tests of this folder under the older line of Spark, with Iceberg's sink, which that line alone has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

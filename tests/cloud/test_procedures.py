@@ -1,7 +1,5 @@
 """The procedures of docs/table.md, with a real job and a real topic."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

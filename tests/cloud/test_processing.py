@@ -1,7 +1,5 @@
 """The user's own processing, by the examples of docs/processing.md, on both sinks."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

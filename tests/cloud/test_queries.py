@@ -1,7 +1,5 @@
 """The queries of docs/table.md have the same answers in Spark, DuckDB and PostgreSQL, on the same rows."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The command `query` answers queries, and writes nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from uuid import uuid4
 

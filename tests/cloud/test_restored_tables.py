@@ -1,7 +1,5 @@
 """Tables of PostgreSQL that a dump sets back while the job runs: what stops, what the audit tells, and the way on."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What each of the job's sinks promises, whatever makes its batches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

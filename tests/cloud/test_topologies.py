@@ -1,7 +1,5 @@
 """Two agents behind a balancer, one of which reaches Kafka through another machine; one dies: docs/topologies.md."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Two gateways from one image of a card, with the same name, through the whole job."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

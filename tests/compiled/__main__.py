@@ -4,8 +4,6 @@ The arguments replace those tests. Everything is below build/compiled; the wheel
 KEEP=1 in the environment the last one is used.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

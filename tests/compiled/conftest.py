@@ -1,7 +1,5 @@
 """Fixtures: the interpreters of the two forms."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 It runs as a program of its own, and imports nothing but contract and agent.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The compiled form in an environment of its own: its wheel, and the packages of this one beside it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

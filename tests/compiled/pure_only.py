@@ -1,7 +1,5 @@
 """The tests that only the pure form can pass: they replace what is fixed once it is compiled, or break its types."""
 
-from __future__ import annotations
-
 import pytest
 
 from agent import release

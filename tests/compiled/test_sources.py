@@ -1,7 +1,5 @@
 """What mypyc translates wrongly, or into a crash, does not occur in the modules that it compiles."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The compiled modules do with any bytes what the pure ones do: two processes, the same input, output compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

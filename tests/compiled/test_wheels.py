@@ -1,7 +1,5 @@
 """The compiled wheel as people install it, into a fresh environment."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES

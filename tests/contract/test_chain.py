@@ -1,7 +1,5 @@
 """A section's digest depends on each event, on their order and on their number, and on nothing else."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Properties of a Kafka client are read from a file of its owner, and none of its values is ever printed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One gateway that crashes: its folder, the agent on it, and the sensor that resends until all events are acked."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Agents with one fault each, which the crashes must reveal; each function is called in the agent's process."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

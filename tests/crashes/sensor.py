@@ -1,7 +1,5 @@
 """A sensor that resends each event until it is acked, over CoAP and HTTP, and a fixed load of some requests."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -6,8 +6,6 @@ After each fault the agent starts again, and the sensor resends what is not acke
 printed as JSON, with the calls counted by kind and object.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """The recipes of docs/kafka-logins.md, with a test's broker, files and secrets in place of the page's."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

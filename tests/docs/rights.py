@@ -1,7 +1,5 @@
 """The rights that docs/kafka.md grants and docs/runbook.md denies, with a test's names in place of the pages'."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """The shell commands of the documents: in blocks, in indented lines, and between backticks in the text."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The example for Ansible configures gateways, and changes nothing where a configuration is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Claims, links and figures of the documents that no other test covers."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The files for a public forge: valid, and naming only commands, files and pages that exist."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The documentation site is built without warnings, and its pages load nothing from elsewhere."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Every command in the documents is right: ours have options that exist, and of the others some are executed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

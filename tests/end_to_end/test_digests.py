@@ -1,7 +1,5 @@
 """From a real agent through Kafka and the job into the table: the audit finds whatever is changed there afterwards."""
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.request

@@ -1,7 +1,5 @@
 """The agent under the service's memory limit while unknown clients flood every input at once."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """The whole path on real services: sensors, radio, agent, Kafka, Spark, table, receipts, with kills."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """From a fresh Zigbee2MQTT to the first events in the table, by the commands of docs/zigbee2mqtt.md."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ They are a broker's data with the topics of two jobs, their Delta table, databas
 gateway's store with events that Kafka does not have.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What an earlier release has left behind goes on under this one: table, checkpoint, topic and store (make.py)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tarfile

@@ -1,7 +1,5 @@
 """A release beside the one before it: each pair of parts that there is while gateways and cloud are upgraded."""
 
-from __future__ import annotations
-
 import subprocess
 import tarfile
 from collections import Counter

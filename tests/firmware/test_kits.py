@@ -1,7 +1,5 @@
 """The firmware kits bring each event once over a bad radio, though their power is cut."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The kits in C and MicroPython on Debian 13: libcoap with OSCORE, and MicroPython's Unix port."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The schemas of events for other languages accept what the gateway accepts, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The example sensor in C, compiled and run against an agent over a link that loses datagrams."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A sensor kit that wakes, measures, sends over a bad radio, and sleeps; at times its power is cut."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

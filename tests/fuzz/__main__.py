@@ -1,7 +1,5 @@
 """Fuzz one target by coverage with atheris, which is libFuzzer: `python -m tests.fuzz decode --seconds 60`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is fuzzed: each target takes any bytes, and raises where a law is broken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

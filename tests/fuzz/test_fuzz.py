@@ -1,7 +1,5 @@
 """Inputs of any bytes break none of the laws of `tests.fuzz.targets`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every query of the fleet's dashboard is answered by a real PostgreSQL server, with 10,000 gateways in the table."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every query of the dashboards has an answer in a real Prometheus that scrapes real agents and the job's metrics."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

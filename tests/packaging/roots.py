@@ -1,7 +1,5 @@
 """Clean Debian systems in folders, for the installation of the package."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """A sensor of the tests of packages, and the events that a store has of it."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

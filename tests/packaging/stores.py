@@ -1,7 +1,5 @@
 """The store of an installation."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 systemd does not boot there: the agent is started as its unit does, by its user and its command.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import signal

@@ -1,7 +1,5 @@
 """The Dockerfiles and the compose file: no linter's finding, and nothing in them that does not exist."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

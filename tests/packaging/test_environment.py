@@ -1,7 +1,5 @@
 """The gateway's environment is built beside the old one: neither a failure nor a wrong place costs a file."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`make install`, of which two do not mix, and `make uninstall`, which removes what it installed and nothing else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The manifests for Kubernetes: their fields are those of the schemas, and what they name is what the programs have."""
 
-from __future__ import annotations
-
 import re
 import ssl
 import sys

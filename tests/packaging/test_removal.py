@@ -1,7 +1,5 @@
 """The scripts of the package, run in a folder in place of the system; they delete only what its agent needs no more."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A command with everything that it starts, as one group that a test can end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

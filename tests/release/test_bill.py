@@ -1,7 +1,5 @@
 """The bill of materials: libraries inside wheels and jars are in it, and no known vulnerable version passes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

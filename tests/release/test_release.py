@@ -1,7 +1,5 @@
 """A release as people get it: built twice with equal bytes, and installed from its files into a clean environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Run schedules: python -m tests.schedules [--count N] [--first SEED] [--mutant NAME] [--trace FILE]."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

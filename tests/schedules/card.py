@@ -3,8 +3,6 @@
 The stores of all lanes are on one card, and a power cut takes from all of them at one moment.
 """
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The job, start after start: the real one from its claim to its receipts, over a simulated Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Agents and jobs with one fault each, which the schedules must reveal; each is called in the schedule's process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Without this they would show only where Kafka loses the record before the job reads it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pytest

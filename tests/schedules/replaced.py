@@ -3,8 +3,6 @@
 Each name of each loaded module of agent and cloud that is one of these values is replaced, and nothing else of them.
 """
 
-from __future__ import annotations
-
 import queue
 import random
 import secrets

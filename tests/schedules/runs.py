@@ -1,7 +1,5 @@
 """Runs schedules, each in a process of its own that ends without unwinding what was killed in it."""
 
-from __future__ import annotations
-
 import gc
 import json
 import logging

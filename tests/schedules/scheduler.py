@@ -1,7 +1,5 @@
 """One thread for all threads: a seeded scheduler of greenlets, with virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

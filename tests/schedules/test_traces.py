@@ -1,7 +1,5 @@
 """What sensors, topic and table have of schedules is a behaviour of the model of the path, as that of field tests."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

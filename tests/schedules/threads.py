@@ -1,7 +1,5 @@
 """The parts of `threading`, `time`, `queue` and `concurrent.futures` that the product uses, as switch points."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A world from one seed: sensors on a lossy link, the agent on its card, Kafka, the job, and what goes wrong."""
 
-from __future__ import annotations
-
 import random as global_random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

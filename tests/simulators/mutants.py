@@ -3,8 +3,6 @@
 Each is a realistic bug, which the field test must reveal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

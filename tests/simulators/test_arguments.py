@@ -1,7 +1,5 @@
 """The options that the commands share, and the demo's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each link fault alone, and the laws of their composition."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from random import Random
 

@@ -1,7 +1,5 @@
 """A run is judged once no more rows arrive, and can be judged again later."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """Mutants of agent and job on the whole path: the oracle catches every one of them."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

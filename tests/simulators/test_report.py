@@ -1,7 +1,5 @@
 """The report of a field test: its figures, its page, and its rebuilding from a ledger."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

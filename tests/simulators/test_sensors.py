@@ -1,7 +1,5 @@
 """Every kind of sensor with a minimal gateway: its payloads, its requests, its end, its ledger."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

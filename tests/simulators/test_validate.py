@@ -1,7 +1,5 @@
 """What a run has seen of each device is compared with the model of the path, by the real TLC."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A simulated Zigbee network never replaces the list of a real one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

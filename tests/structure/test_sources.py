@@ -1,7 +1,5 @@
 """The names of classes, the length of functions, and the form of log messages, in all sources."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A headless Chromium driven by Playwright, with axe-core for accessibility checks: for tests of pages."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

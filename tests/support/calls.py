@@ -1,7 +1,5 @@
 """Work that is counted, not timed: the machine may be busy."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The kernel reports each system call that may change files (seccomp's user notifi
 tracer such as strace counts the calls of each process by itself, and so cannot name the N-th call of a script.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

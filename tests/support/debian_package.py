@@ -1,7 +1,5 @@
 """Debian packages of which tests need a program, and not the service."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

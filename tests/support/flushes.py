@@ -3,8 +3,6 @@
 A power cut keeps no call after a flush.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

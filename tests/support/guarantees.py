@@ -1,7 +1,5 @@
 """The tests that verify each guarantee, by their marks: `python -m tests.support.guarantees` lists them."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ passed or hung without end. Hypothesis treats it as a failing example, and repea
 hangs again. And after a hang one cleanup after another may hang, too.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Generator
 from types import FrameType

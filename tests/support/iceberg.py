@@ -3,8 +3,6 @@
 python -m tests.support.iceberg METADATA PROPERTIES    # prints the rows of a table, pickled
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Counts events per turn of the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

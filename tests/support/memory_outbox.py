@@ -1,7 +1,5 @@
 """An outbox in memory: implements `agent.store.port.Outbox` except for durability."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Damaged input: bytes with a few random changes."""
 
-from __future__ import annotations
-
 from random import Random
 
 

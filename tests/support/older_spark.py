@@ -1,7 +1,5 @@
 """The older line of Spark, which is downloaded once: Iceberg has a runtime for that line alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

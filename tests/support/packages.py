@@ -1,7 +1,5 @@
 """Packages of docs/examples, installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

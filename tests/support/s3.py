@@ -1,7 +1,5 @@
 """A private S3 server (S3Proxy over a folder) as a local process."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Divides the tests among the processes of pytest-xdist: those of a folder that starts services stay together."""
 
-from __future__ import annotations
-
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]

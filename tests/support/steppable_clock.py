@@ -1,7 +1,5 @@
 """A settable wall clock for another process, which also affects its timed waits."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ A condition has a deadline. A count has none: the wait fails once the count stan
 slow machine fails no test while there is progress, and a lost event is reported as lost, not as late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

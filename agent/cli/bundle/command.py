@@ -1,7 +1,5 @@
 """`oncegate support-bundle`: one file with everything that helps to find a fault from afar, without secrets."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -4,8 +4,6 @@ The collected data should contain none. This is the second line of defence: for 
 for secrets that were entered in the wrong place.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from base64 import b64encode, urlsafe_b64encode

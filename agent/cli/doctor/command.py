@@ -1,7 +1,5 @@
 """`oncegate doctor`: check the gateway's environment; exit 1 where anything is wrong."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Runs all checks, one after the other."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Checks the files that the configuration names: whether the service can read them, and others their secrets."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence

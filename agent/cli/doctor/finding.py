@@ -1,7 +1,5 @@
 """The findings of the checks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Checks the machine: clock, releases, file system, space, memory, threads, ports, certificates, wear of its card."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

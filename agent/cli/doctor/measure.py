@@ -1,7 +1,5 @@
 """Measures the gateway's disk: how fast it flushes, how many events it allows, and how long a card lasts."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import platform

@@ -1,7 +1,5 @@
 """Checks MQTT and its publishers: whether messages can be lost before they reach the agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Receipts: whether the group commits, whose table it is, how far it is behind; and pinning another table by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -1,7 +1,5 @@
 """Checks the rights of the agent's login: for exactly-once delivery, and by reading alone those beyond its needs."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """`oncegate credentials`: create the OSCORE credentials of a sensor, or the key of the gateway's records."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

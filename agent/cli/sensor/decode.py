@@ -1,7 +1,5 @@
 """`oncegate decode`: the events in a body as the gateway sees them, or why it refuses them."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`oncegate fingerprint`: the fingerprints of events in a file, for authors of sensor firmware."""
 
-from __future__ import annotations
-
 import argparse
 
 from agent.cli.arguments import STANDARD_INPUT, read_input

@@ -1,7 +1,5 @@
 """`oncegate mappings`: the built-in mappings of other programs' payloads, or one of them to copy."""
 
-from __future__ import annotations
-
 import argparse
 
 from agent.cli.failures import CommandError

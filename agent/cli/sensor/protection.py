@@ -4,8 +4,6 @@ aiocoap does the cryptography. The sender sequence number is kept in a file besi
 number must never protect two requests (section 7.5).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`oncegate send`: send an event as a sensor does, and resend it until it is answered."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

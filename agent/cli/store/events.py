@@ -1,7 +1,5 @@
 """`oncegate events`: the stored events, latest ones or as they arrive."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """Prints a list: as a table on a terminal, otherwise one JSON object a line."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

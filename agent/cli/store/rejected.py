@@ -1,7 +1,5 @@
 """`oncegate rejected`: the events that were rejected beside valid ones, with the reason of each."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`oncegate replay`: send the kept events of one epoch again."""
 
-from __future__ import annotations
-
 import argparse
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """`oncegate trace`: the trace of an event, by its fingerprint."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """`oncegate verify`: check the whole store for damage."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

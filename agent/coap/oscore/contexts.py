@@ -23,8 +23,6 @@ follows something that was proven to this process.
 Two copies of one process (a virtual machine copied with its memory) share token and window until one is restarted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -3,8 +3,6 @@
 The agent only reads it; its changing state is kept in the state folder.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

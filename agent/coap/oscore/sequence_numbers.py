@@ -10,8 +10,6 @@ The numbers begin so low, and are skipped so sparingly, that four bytes suffice 
 takes no longer Partial IV. Above that, distances are a share of what five bytes hold.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from hashlib import blake2b

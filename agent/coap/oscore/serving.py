@@ -1,7 +1,5 @@
 """Reads and checks what serving OSCORE needs, before anything is opened."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, replace
 from enum import Enum

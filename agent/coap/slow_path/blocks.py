@@ -1,7 +1,5 @@
 """Assembles bodies that arrive in blocks (RFC 7959 section 2.5), within bounds."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The slow path: sanitizes requests, within a budget, and passes them to aiocoap."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

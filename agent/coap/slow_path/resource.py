@@ -1,7 +1,5 @@
 """The resource for events in aiocoap's site; it passes requests to the same pipeline as the fast path."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final

@@ -1,7 +1,5 @@
 """Calls into the client with a deadline, since some may never return."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

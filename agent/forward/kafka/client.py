@@ -1,7 +1,5 @@
 """The properties of the Kafka clients, and waiting for their answers."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

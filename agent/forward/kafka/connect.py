@@ -4,8 +4,6 @@ librdkafka connects every 50 ms while a request waits for a broker, whatever its
 attempt to connect is enough, and yields the reason.
 """
 
-from __future__ import annotations
-
 import os
 import selectors
 import socket

@@ -1,7 +1,5 @@
 """The state of the connection to the topic, and the detection of a silent broker."""
 
-from __future__ import annotations
-
 import logging
 from typing import Final
 

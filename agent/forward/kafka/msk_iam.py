@@ -1,7 +1,5 @@
 """The login of Amazon MSK by IAM: tokens that Amazon's library signs, for the client's OAUTHBEARER."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final

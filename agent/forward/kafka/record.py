@@ -1,7 +1,5 @@
 """Builds the Kafka record of a stored event."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from agent.store.port import StoredEvent

@@ -1,7 +1,5 @@
 """The cap on the bytes that are sent to Kafka: a token bucket, corrected by what the clients report as sent."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The batches in flight, and those acked whose topic is not yet confirmed."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection
 from dataclasses import replace

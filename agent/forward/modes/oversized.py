@@ -7,8 +7,6 @@ again. Only an event that is refused once more after that time is given up. Time
 count, and steps of the wall clock have no effect.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The interface of the delivery modes, and what all of them share: reading new events, and handing records over."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence

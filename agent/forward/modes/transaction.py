@@ -4,8 +4,6 @@ The intent is written between the broker's acks and the commit, and holds which 
 is the metadata of an offset that the transaction commits together with the records: it identifies the last committer.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict, dataclass

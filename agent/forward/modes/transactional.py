@@ -7,8 +7,6 @@ gateway's id, too. So events are marked only once a reader of committed records 
 transaction is aborted here.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads the processing group's offsets, the log's ends and the topic, without joining the group."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The receipts' poller: marks the batches that the table has, and returns those that it will never receive."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """One round of questions for two purposes: a poll of the receipts also confirms what a session has acked before."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass

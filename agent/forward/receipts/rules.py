@@ -1,7 +1,5 @@
 """Decides what the state of Kafka means for a forwarded batch: pure rules, no I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum

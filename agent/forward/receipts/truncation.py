@@ -6,8 +6,6 @@ below it. That leader is read from the log itself (the record batch's leader epo
 nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final

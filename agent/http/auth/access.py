@@ -1,7 +1,5 @@
 """Checks who may post and who may read, and opens the TLS context of HTTPS."""
 
-from __future__ import annotations
-
 import ssl
 from urllib.parse import urlsplit
 

@@ -5,8 +5,6 @@ comment. The tokens themselves are not stored. They are random and long, so a pl
 infeasible.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 import stat

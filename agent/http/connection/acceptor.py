@@ -1,7 +1,5 @@
 """Accepts connections within bounds that hold from the first packet on, including TLS handshakes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

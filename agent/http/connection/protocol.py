@@ -4,8 +4,6 @@ A POST of events that arrives as a whole goes to the application without uvicorn
 request takes several times as long as storing an event.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The folders of the stores: one for each lane beside the default one, whose store is in the state folder itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from agent.config.lanes import DEFAULT_LANE, is_name

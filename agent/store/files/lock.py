@@ -1,7 +1,5 @@
 """The lock by which only one agent at a time serves a store."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -3,8 +3,6 @@
 The format: https://www.sqlite.org/fileformat2.html
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Replaces a damaged file by a salvaged one, in steps that a kill may interrupt, and writes marks beside the store."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ It holds the last committed position, which shows whether a log that is missing,
 the log's round, which shows whether the log was replaced by an older copy or another log.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

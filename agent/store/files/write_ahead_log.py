@@ -1,7 +1,5 @@
 """The write-ahead log of the writing connection: verified around each commit, since others can remove or replace it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from dataclasses import dataclass

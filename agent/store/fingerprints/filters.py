@@ -4,8 +4,6 @@ A filter only saves look-ups: a fingerprint that passes is looked up on flash. S
 Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct

@@ -1,7 +1,5 @@
 """The SQL of the table `fingerprints`: fingerprints, retransmission keys, and the duplicates that were recognised."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

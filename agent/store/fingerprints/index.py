@@ -1,7 +1,5 @@
 """The index of fingerprints, bounded in memory: the latest in memtables, the older in segments on flash."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """The latest fingerprints in memory: a hash table with open addressing, until it is full and sealed."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A row of `sealed` holds some 180 entries and can be read by itself, so that a se
 the fingerprint, then 3 bytes each for its position and its service time, counted from those of its row.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

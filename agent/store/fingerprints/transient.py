@@ -3,8 +3,6 @@
 It contains committed deliveries only; the commit in progress keeps its own until it is durable.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from struct import Struct

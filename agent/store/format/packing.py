@@ -8,8 +8,6 @@ In a damaged file a value may be of any type, whatever its column is declared to
 lose events without notice.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice, pairwise

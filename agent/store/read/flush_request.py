@@ -1,7 +1,5 @@
 """Requests that the agent of a store writes the counts that are only in its memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -3,8 +3,6 @@
 They are selected by device and time of acceptance, without decoding those that are left out.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence

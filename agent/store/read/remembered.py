@@ -1,7 +1,5 @@
 """For how long a store remembers fingerprints at the rate of its last day."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path

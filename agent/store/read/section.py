@@ -5,8 +5,6 @@ deleted; the purge notes the state. A note names the label that it includes, whi
 another copy of the store, or of events that the store has lost, is recognised by that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass

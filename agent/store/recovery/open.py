@@ -4,8 +4,6 @@ Before SQLite opens and changes the files, they are inspected for damage that it
 file, commits lost in the write-ahead log.
 """
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from contextlib import closing

@@ -5,8 +5,6 @@ are intact. If a page has several versions, the newest intact row of those that 
 of the log only fill holes.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import sqlite3

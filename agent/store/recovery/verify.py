@@ -1,7 +1,5 @@
 """Verifies a store: pages, checksums, labels, states. Reads only, even beside the running service."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The SQLite file: how it is opened, and how its schema moves forward."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3

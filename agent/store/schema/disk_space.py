@@ -1,7 +1,5 @@
 """The space on the file system below the store, and when too little is left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

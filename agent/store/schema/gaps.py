@@ -1,7 +1,5 @@
 """The SQL of the gaps: ranges of positions whose events are given up."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

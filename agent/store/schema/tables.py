@@ -1,7 +1,5 @@
 """The store's SQL on events, epochs, progress, facts and rejected events: one function for each statement."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """The capacity of the store: when there is no space for new events, and which events are removed first."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commits: decide a group of submissions, write it in one transaction, and only then update memory and answer."""
 
-from __future__ import annotations
-
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Decides what one commit holds: for each submission, which events are new and which are duplicates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """The writer's work between commits: writes marks, purges processed events, forgets fingerprints, seals, shrinks."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 

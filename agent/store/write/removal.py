@@ -3,8 +3,6 @@
 And fingerprints: past their retention, and earlier where they take more than their share of the store.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

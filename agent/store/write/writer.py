@@ -1,7 +1,5 @@
 """The one thread that writes: each commit takes all that was queued during the previous flush."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

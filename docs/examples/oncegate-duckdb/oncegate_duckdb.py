@@ -11,8 +11,6 @@ alone; who keeps it open for longer than WAIT_SECONDS ends the job. `oncegate-cl
 and `readings`; the other views are in docs/examples/views-duckdb.sql.
 """
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import tempfile

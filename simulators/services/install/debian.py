@@ -1,7 +1,5 @@
 """Installation of Debian packages where it is permitted."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The jars of the services: sets by name, downloaded into the cache with a display of progress."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

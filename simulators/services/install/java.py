@@ -1,7 +1,5 @@
 """The Java runtime that Kafka and Spark use: found, or installed where that is permitted."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pin the jars: `python -m simulators.services.install.lock` resolves jars.toml and writes both files jars.lock."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 import tomllib

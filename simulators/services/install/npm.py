@@ -1,7 +1,5 @@
 """npm packages in the cache: installed once, then reused."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Sequence

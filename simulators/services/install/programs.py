@@ -1,7 +1,5 @@
 """The external programs that tests run, with their Debian packages."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A Kafka cluster of three brokers as local processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A broker whose disk has lost the end of a partition's log, like unflushed data in a power cut."""
 
-from __future__ import annotations
-
 import struct
 
 from simulators.services.kafka.broker import Broker

@@ -1,7 +1,5 @@
 """The end of a certificate's validity is read right, and doctor and metrics show it."""
 
-from __future__ import annotations
-
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The commands' client of the agent's HTTP interface: tokens, TLS, and what goes wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from datetime import timedelta

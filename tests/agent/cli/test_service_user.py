@@ -1,7 +1,5 @@
 """Files as the service's user sees them, and secrets that others see: `check`, `doctor` and `credentials` say so."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

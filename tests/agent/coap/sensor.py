@@ -1,7 +1,5 @@
 """A sensor on a real socket; the test controls each datagram."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from dataclasses import dataclass

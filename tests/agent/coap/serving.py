@@ -1,7 +1,5 @@
 """A server for a test: the real one, on a free port."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

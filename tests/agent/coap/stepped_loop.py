@@ -1,7 +1,5 @@
 """The running loop with a clock that the test advances: waits of minutes are tested in milliseconds."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Self
 

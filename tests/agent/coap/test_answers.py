@@ -1,7 +1,5 @@
 """The answer to a sensor for each outcome, and the time, equal in the fast path and in aiocoap."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cbor2

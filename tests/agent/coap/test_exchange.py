@@ -1,7 +1,5 @@
 """Requests in progress, their retransmissions, others with the same Message ID or Token, and the end of the server."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import ExitStack
 from random import Random

@@ -1,7 +1,5 @@
 """The two ways to read and send datagrams do the same: a system call for many, and one for each; names of senders."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

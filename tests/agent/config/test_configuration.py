@@ -1,7 +1,5 @@
 """The configuration, with lanes and subscriptions: which values are read or refused, and the messages."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 import unicodedata

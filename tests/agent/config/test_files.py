@@ -1,7 +1,5 @@
 """Files of any type and content: read, or refused with a reason and its line; the reader never blocks."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

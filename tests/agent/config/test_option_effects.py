@@ -1,7 +1,5 @@
 """Effects of options that no test of their own area covers."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The work for a body is bounded by its length; counted, not timed, are calls, sorted marks and written text."""
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """The topic and the processing group, for tests: created, written, read and committed."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

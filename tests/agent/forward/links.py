@@ -1,7 +1,5 @@
 """TCP links to one port of this machine, whose connections are forwarded by threads."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

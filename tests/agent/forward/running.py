@@ -1,7 +1,5 @@
 """Run a forwarder or the receipts in a thread, as the agent does."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The forwarder against a real broker that is stopped, killed and frozen."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`oncegate replay`: kept events are sent again with unchanged labels, and the others are reported."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The uplink: its cap on the wire, a thin one that holds no alarm back, a slow one, its clients' reports, its hours."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The real server for a test: on a free port, with the real pipeline and the real store."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Who may post and who may read: bearer tokens, what is the loopback, and HTTPS with a test's certificate."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

@@ -1,7 +1,5 @@
 """The status page in a real browser: on three widths, light and dark, with and without tokens, examined by axe."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

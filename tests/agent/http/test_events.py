@@ -1,7 +1,5 @@
 """Events over HTTP: which are accepted or refused, and why; OpenAPI describes the server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from importlib.resources import files

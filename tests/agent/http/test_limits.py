@@ -1,7 +1,5 @@
 """The resources that a slow or greedy client can use, without an effect on others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource

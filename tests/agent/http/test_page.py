@@ -1,7 +1,5 @@
 """The status page: its files, its permissions, and the data that it shows."""
 
-from __future__ import annotations
-
 import logging
 import re
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """HTTP/1.1: valid requests and invalid ones; POSTs that are read without the HTTP library are read as it would."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -1,7 +1,5 @@
 """The views of the gateway's state."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

@@ -1,7 +1,5 @@
 """Which messages are one event: typical cases of sensors, from bytes to store."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -5,8 +5,6 @@ notifications of generation 2, ESPHome 2026, Ruuvi Gateway 1.16, OpenMQTTGateway
 rtl_433 25.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Mappings make the events that the products' messages are, refuse with a reason, and do bounded work."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The agent as a real process that receives from a broker, without Kafka, and the events in its store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A publisher that does not use the agent's code: paho's client, with a thread of its own."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any, Self
 

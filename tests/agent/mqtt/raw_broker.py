@@ -1,7 +1,5 @@
 """A broker implemented by the test, which sends any bytes to its one client."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Lists of Zigbee2MQTT, read between other work of the loop, and messages that wait for one and delay others."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

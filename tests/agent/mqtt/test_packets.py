@@ -1,7 +1,5 @@
 """Packets are the same however they are split; bytes and acknowledgements come once and in order."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import suppress

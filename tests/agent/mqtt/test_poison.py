@@ -1,7 +1,5 @@
 """Malformed messages and floods: none blocks subscriber or event loop, ends the agent, or exhausts its memory."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

@@ -1,7 +1,5 @@
 """The agent as a real process with a real broker: a kill loses and doubles no message, with mappings and without."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

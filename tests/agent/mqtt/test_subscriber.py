@@ -1,7 +1,5 @@
 """The subscriber with a real broker: which messages are acknowledged, and come again; passwords and TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

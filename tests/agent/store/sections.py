@@ -1,7 +1,5 @@
 """Computes the digests that a gateway states from its events, without the agent's code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field

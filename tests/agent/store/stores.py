@@ -1,7 +1,5 @@
 """Stores for the tests: real ones on disk, with a clock that the test sets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The stores of several lanes and their folders: a delivery is divided, answered as a whole, and recognised again."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The history for the charts of the status page, and the states of connections, which no log level changes."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Sequence

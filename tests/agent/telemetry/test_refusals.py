@@ -1,7 +1,5 @@
 """Requests that are refused are seen at once, in one place for all protocols; what waits is bounded in bytes."""
 
-from __future__ import annotations
-
 import gc
 import json
 import logging

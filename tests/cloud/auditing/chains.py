@@ -1,7 +1,5 @@
 """Records of one epoch whose gateway states the digests of its sections."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from contract.chain import DIGEST_START, extend

@@ -1,7 +1,5 @@
 """Findings of an audit that nobody has made, for its report and its metrics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The account of an audit, by example and as properties; and the whole audit on a real topic."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

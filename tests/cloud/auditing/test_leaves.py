@@ -1,7 +1,5 @@
 """The leaves that the audit computes, from rows and from values, are those that the gateway has hashed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The report of an audit: its facts, its numbers, its texts, and its page in a real browser."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is changed, exchanged, removed or added in the table makes its section differ; the unknown is no finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path

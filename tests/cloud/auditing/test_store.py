@@ -1,7 +1,5 @@
 """The tables of an audit's results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command `oncegate-cloud`: its words, its help, and the command of spark-submit that it makes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

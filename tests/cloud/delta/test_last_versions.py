@@ -1,7 +1,5 @@
 """A commit that a power cut has torn is found before its offsets are taken for those of the table."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

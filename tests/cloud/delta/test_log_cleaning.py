@@ -1,7 +1,5 @@
 """The log of a Delta table: which entries are removed, when, and by whom."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

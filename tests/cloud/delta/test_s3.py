@@ -1,7 +1,5 @@
 """The job with its table and its checkpoint on a real S3 server, and faults specific to S3."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.cloud.gateway import Gateway, readings

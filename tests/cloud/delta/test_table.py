@@ -1,7 +1,5 @@
 """A Delta table: its commits, its log, its maintenance."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

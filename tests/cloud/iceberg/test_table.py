@@ -1,7 +1,5 @@
 """An Iceberg table beside other jobs, maintenance, and other people's statements."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The plain consumer as its users run it: members of one group, a topic, a table in PostgreSQL."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

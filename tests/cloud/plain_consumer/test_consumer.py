@@ -1,7 +1,5 @@
 """The consumer on a real broker and a real PostgreSQL, and the failures that dedup alone does not cover."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

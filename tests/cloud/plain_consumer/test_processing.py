@@ -1,7 +1,5 @@
 """The user's own processing in the consumer: the laws of the transform, and effects wherever it is killed."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections import Counter

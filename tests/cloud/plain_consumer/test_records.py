@@ -1,7 +1,5 @@
 """The judgement in Python is that in Spark, for records of any content."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A copy of the job's tables that PostgreSQL keeps by logical replication: its rows, changes and audit."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace

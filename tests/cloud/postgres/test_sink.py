@@ -1,7 +1,5 @@
 """The PostgreSQL sink on a real server, without a stream around it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

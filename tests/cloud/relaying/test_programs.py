@@ -1,7 +1,5 @@
 """The relay with real programs: Kafka Connect alone and distributed, Kafka Streams, Flink, and that of the page."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

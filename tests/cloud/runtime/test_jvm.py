@@ -1,7 +1,5 @@
 """Qualified paths name the folder that the unqualified one names; and what a plan shows of a frame."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A batch that the table already has: its effect on the clock check remains at every later start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

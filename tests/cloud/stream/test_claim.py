@@ -1,7 +1,5 @@
 """Which checkpoint may continue with which table; table and checkpoint are real folders."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

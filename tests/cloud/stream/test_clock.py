@@ -1,7 +1,5 @@
 """The driver's clock and a checkpoint as Spark writes it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The user's effects are made again until they succeed; tests/crashes/job kills the job around them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

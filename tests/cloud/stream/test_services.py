@@ -1,7 +1,5 @@
 """A service without topic ids is refused by the job; the oldest supported version of Kafka has all that it needs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """A stop that is requested while the next batch begins: it neither waits for that batch nor is held up by it."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any, cast

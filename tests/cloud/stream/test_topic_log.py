@@ -1,7 +1,5 @@
 """Whether the job detects that topic or log are no longer those that it has read, on a real broker."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """The quarantine of a Delta table: each bad record once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

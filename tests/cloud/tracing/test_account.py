@@ -1,7 +1,5 @@
 """The account of one event: its status, sentences in the order of its path, and the next step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the command `trace` asks the table, in the words of both databases."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The search of a real topic by the command `trace`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from uuid import uuid4
 

@@ -1,7 +1,5 @@
 """The command `trace` on a real topic, after a real job and a real audit, on both sinks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

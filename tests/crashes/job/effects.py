@@ -1,7 +1,5 @@
 """Effects of the killed jobs: each new event's id into a table, with the batch's key."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

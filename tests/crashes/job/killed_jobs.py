@@ -10,8 +10,6 @@ table and one checkpoint go through all of them. With `--effects` the job also w
 which is judged alike. The counts are printed as JSON; the progress goes to stderr.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -3,8 +3,6 @@
 Whole jobs with a real Kafka: their process copies the table at each flush of it, and notes each commit of receipts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

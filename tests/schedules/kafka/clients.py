@@ -1,7 +1,5 @@
 """Kafka's clients as the agent uses them, on the simulated cluster."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Its steps are those of models/path/path.tla: append, election, truncation, a topic made anew, retention, receipts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random

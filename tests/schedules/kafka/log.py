@@ -1,7 +1,5 @@
 """The log of a partition: records, those of transactions among them, and the control records that end these."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum

@@ -1,7 +1,5 @@
 """A transactional producer as the agent uses it, on the simulated cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """certify on real consumers: those of the project are clean, and mistakes are found."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

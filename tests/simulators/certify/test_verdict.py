@@ -1,7 +1,5 @@
 """What certify concludes from its facts, and how it reads results; without a broker."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

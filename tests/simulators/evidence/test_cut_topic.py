@@ -1,7 +1,5 @@
 """A topic with first records deleted by retention: the rest is judged, the deleted records are unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """The evidence from a table on disk."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

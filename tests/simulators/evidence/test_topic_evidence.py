@@ -1,7 +1,5 @@
 """The evidence from Kafka: records, the run's own devices, and receipts compared with the table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

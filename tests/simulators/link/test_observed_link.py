@@ -1,7 +1,5 @@
 """What a sensor does wrong on a link is named; what it does right is not."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

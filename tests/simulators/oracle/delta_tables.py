@@ -1,7 +1,5 @@
 """Delta tables as the job writes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A field whose events were all sent twice and acked once, and helpers that judge it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random

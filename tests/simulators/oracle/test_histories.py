@@ -1,7 +1,5 @@
 """Histories with one fault each, which the oracle names, and unusual ones without a fault."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

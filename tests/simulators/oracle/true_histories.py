@@ -4,8 +4,6 @@ The model shares no code with the product or the oracle: a gateway labels events
 memory that an older copy of its card lacks, forwards in order and repeats the end; the table has each fingerprint once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random

@@ -1,7 +1,5 @@
 """A minimal CoAP server over UDP with scripted answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A full disk of a run: no file of the agent can grow, however large its log is."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

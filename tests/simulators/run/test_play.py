@@ -1,7 +1,5 @@
 """How long the sensors of a run report, and for how long its receipts are awaited."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable

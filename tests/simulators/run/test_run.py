@@ -1,7 +1,5 @@
 """`oncegate-sim run` against a running gateway, and `report`, as command lines."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """The shipped scenarios on real services: nothing is lost or doubled in any of them."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

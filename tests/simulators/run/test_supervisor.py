@@ -1,7 +1,5 @@
 """Services that end by themselves: noticed even where a fault follows, and started again as their units say."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import Iterator

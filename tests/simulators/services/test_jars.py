@@ -1,7 +1,5 @@
 """Jars are pinned by the lock file, verified, and downloaded once."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A broker starts, keeps acknowledged records across SIGKILL, and leaves no process behind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """A child process can be awaited and ended, and never outlives its parent."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

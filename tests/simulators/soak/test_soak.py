@@ -1,7 +1,5 @@
 """Soaks: the plan from a seed, the figures of a run, the page of results, and a short run of all services."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A certificate authority for tests, whose certificates are valid for seconds."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path

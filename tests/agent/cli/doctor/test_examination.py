@@ -1,7 +1,5 @@
 """`oncegate doctor` as a user without the rights of the agent's."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

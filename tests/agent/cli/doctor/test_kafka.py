@@ -1,7 +1,5 @@
 """Kafka and the receipts, on a real broker with wrong topics and groups, and on one that grants few rights."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """`oncegate send --credentials`: OSCORE against a running agent that requires it, and against peers that pretend."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Sensors with CoAP stacks of other makers: Californium, plain and with OSCORE, and go-coap."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 Reads bodies as hex digits, one a line, and prints the code and payload of each answer. FOLDER keeps its context.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sensor's side of OSCORE: aiocoap's context, and requests that only claim to be protected."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess

@@ -3,8 +3,6 @@
 Of many requests at once, and on a slow disk, the event loop's other tasks run in between.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

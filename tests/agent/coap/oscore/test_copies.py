@@ -1,7 +1,5 @@
 """Copies of one gateway: a datagram captured on its way to one is refused by the others, and later by the same one."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections import Counter, defaultdict

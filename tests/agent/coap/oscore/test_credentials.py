@@ -1,7 +1,5 @@
 """The credentials directory: which files are read or skipped, with which reason, and how a new file is created."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Mapping

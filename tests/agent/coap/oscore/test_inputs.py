@@ -1,7 +1,5 @@
 """Invalid input under OSCORE: nothing of it is accepted, and plain traffic continues."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 from collections import Counter

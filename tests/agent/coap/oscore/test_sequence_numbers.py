@@ -1,7 +1,5 @@
 """The gateway's own sequence numbers: none is used twice, after any failure of the process, the file, or the card."""
 
-from __future__ import annotations
-
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Bodies that are sent in blocks."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count

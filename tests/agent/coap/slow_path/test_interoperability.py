@@ -1,7 +1,5 @@
 """The client of another project: libcoap's."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from dataclasses import dataclass, field

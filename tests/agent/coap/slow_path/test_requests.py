@@ -1,7 +1,5 @@
 """Requests other than a plain POST: discovery, protocol errors, floods; and the answers of both paths are equal."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

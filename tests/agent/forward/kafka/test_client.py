@@ -1,7 +1,5 @@
 """Our clients: their properties, files and warnings, calls that may never return, and what they send and ask."""
 
-from __future__ import annotations
-
 import gc
 import json
 import threading

@@ -1,7 +1,5 @@
 """A cluster of three brokers, and an unclean election."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from uuid import uuid4

@@ -3,8 +3,6 @@
 A difference is a fault of `tests/schedules/kafka`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from threading import Event

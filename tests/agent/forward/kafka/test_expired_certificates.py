@@ -1,7 +1,5 @@
 """Certificates that expire while a connection is open, and are renewed only after it was lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Brokers that have expired the producer of an idle gateway."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from uuid import uuid4

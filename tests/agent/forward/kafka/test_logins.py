@@ -1,7 +1,5 @@
 """The agent's clients log in by the recipes of docs/kafka-logins.md, and as to Amazon MSK by a signer of tests."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Where one partition has all events of a gateway, it is the one that Kafka's own hash of the gateway's id chooses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The rights that docs/kafka.md grants a gateway, on a broker with ACLs: each is needed, and no others are there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Services that lack what receipts depend on are refused; the versions of Kafka that are supported have all of it."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The cap of the uplink: what is sent stays within it, whatever the requests weigh."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A TCP link that parses Kafka's frames: it can delay, drop or fake answers, and drop requests."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable

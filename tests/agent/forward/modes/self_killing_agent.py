@@ -5,8 +5,6 @@
 The real agent runs in a fork of this process for each kill, so that it starts at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

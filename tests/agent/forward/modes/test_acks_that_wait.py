@@ -1,7 +1,5 @@
 """A session whose acks wait: for a round, or for a question of its own that gets no answer."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """At most once: no event is sent twice, and the number of possibly lost ones is reported."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

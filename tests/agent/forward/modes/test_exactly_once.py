@@ -1,7 +1,5 @@
 """Exactly once into the topic: a reader of committed records reads each label once, whichever process is killed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import closing

@@ -1,7 +1,5 @@
 """SIGKILL: at every step of a batch that is delivered at most once, and in the middle of a long backlog."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

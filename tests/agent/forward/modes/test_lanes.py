@@ -1,7 +1,5 @@
 """What a lane sends, and when: new events wait for others, expired ones are not sent, and higher lanes go first."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

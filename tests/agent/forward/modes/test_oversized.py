@@ -1,7 +1,5 @@
 """Records that Kafka refuses for their size wait while others are sent, and are given up only after a long time."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace

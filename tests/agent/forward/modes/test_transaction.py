@@ -1,7 +1,5 @@
 """Intent and marker are parsed as written, whatever follows; a transaction that fails meanwhile is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Receipts: the job's commits count, and no other ones; and a round decides on no batch that was acked after it."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Sequence

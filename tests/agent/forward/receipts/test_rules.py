@@ -1,7 +1,5 @@
 """The rules of the receipts, as a table of cases and as properties; and when they are polled."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate, islice

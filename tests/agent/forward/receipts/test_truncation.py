@@ -1,7 +1,5 @@
 """Batches whose leader has changed: one record of each former leader proves those below it, or they are sent again."""
 
-from __future__ import annotations
-
 from agent.forward.receipts.rules import BatchDecision, PartitionView, Verdict, View
 from agent.forward.receipts.truncation import Leadership, RecordLabel, overrule, records_to_check
 from agent.store.port import Batch, LabelRange, Offsets

@@ -1,7 +1,5 @@
 """The result of a power cut: of the steps up to a moment, all flushed writes and any part of the others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

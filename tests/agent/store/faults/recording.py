@@ -3,8 +3,6 @@
 It can end the process before a flush: the writes are then in the page cache, and not on the medium.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

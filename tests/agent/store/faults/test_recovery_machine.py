@@ -1,7 +1,5 @@
 """A state machine of failures: commits that fail at any step, kills, damage, salvages and readers, in any order."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """The digests of sections: stated for all events that are stored, and left out where one of them is not known."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Damaged files and values: the store opens, keeps all that can be read with fingerprints, declares what is lost."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A file of an earlier schema is migrated with all its contents, after any interruption."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

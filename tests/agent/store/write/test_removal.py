@@ -1,7 +1,5 @@
 """Removal: in pieces that never fill the log; without a receipt, of events released, given up, or expired."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
