@@ -10,6 +10,9 @@ from agent.config.files import parse_toml
 Path = tuple[str, ...]
 """Tables and key, from the outermost on."""
 
+_ENDS = ("]", '"""', "'''")
+"""What can end a statement of several lines: a list or a text, also within an inline table."""
+
 
 def lines_of(text: str) -> Mapping[Path, int]:
     """Return for each table and each key its first line, counted from 1."""
@@ -49,7 +52,7 @@ def _named(text: str) -> Iterator[tuple[int, str, Path, Path]]:
     statement, start = "", 1
     for line, written in enumerate(text.split("\n"), 1):
         statement += f"{written}\n"
-        if line > start and written.endswith(","):  # within a list, which would be tried as often as it has lines
+        if line > start and not any(end in written for end in _ENDS):  # else a list is tried as often as it has lines
             continue
         try:
             path = _path(parse_toml(statement))
