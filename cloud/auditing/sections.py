@@ -142,15 +142,20 @@ def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> Data
     """Return the status of sections of which some labels have no leaf."""
     there = F.transform("members", lambda one: one["sequence"])
     lacking = short.select(*STATED, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
+    # By their labels: of an epoch each of those that are lacking would be compared with each that was erased.
+    marked = erased.select(*LABEL, F.lit(account.GAP).alias("erased"))
     known = ranges.select(*EPOCH, F.col("status").alias("of"), F.col("first").alias("from"), F.col("last").alias("to"))
-    of_erased = erased.select(*EPOCH, F.lit(account.GAP), "sequence", "sequence")
     within = F.col("sequence").between(F.col("from"), F.col("to"))
-    named = lacking.alias("l").join(
-        known.union(of_erased).alias("r"),
-        on=(F.col("l.gateway") == F.col("r.gateway")) & (F.col("l.epoch") == F.col("r.epoch")) & within,
-        how="left",
+    named = (
+        lacking.join(marked, on=list(LABEL), how="left")
+        .alias("l")
+        .join(
+            known.alias("r"),
+            on=(F.col("l.gateway") == F.col("r.gateway")) & (F.col("l.epoch") == F.col("r.epoch")) & within,
+            how="left",
+        )
     )
-    of = F.col("of")
+    of = F.coalesce("erased", "of")
     without_row, missing = (
         F.max(F.coalesce(one, F.lit(False)))
         for one in (~of.isin(*_WITH_ROW, *_MISSING, account.PENDING), of.isin(*_MISSING))

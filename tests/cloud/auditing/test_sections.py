@@ -219,6 +219,21 @@ def test_labels_without_a_row_are_judged_by_their_status(spark: SparkSession, wh
 
 @pytest.mark.heavy
 @pytest.mark.guarantee(8)
+def test_a_quarter_of_a_million_erased_events_of_one_epoch_are_judged_by_their_labels(spark: SparkSession) -> None:
+    """Each compared with each would take a quarter of an hour, and with a million hours."""
+    size, count = 4_096, 64
+    epoch, first = (F.lit("gw-1").alias("gateway"), F.lit(EPOCH).alias("epoch")), F.col("id") * size + 1
+    sequence, leaf = (F.col("id") + 1).alias("sequence"), F.lit(None).cast("binary").alias("leaf")
+    rows = spark.range(size * count).select(*epoch, sequence, leaf)
+    digest, last = F.lit("00").alias("digest"), (first + (size - 1)).alias("last")
+    stated = spark.range(count).select(*epoch, first.alias("first"), last, digest, F.lit(False).alias("signed"))
+    ranges = spark.createDataFrame([("gw-1", EPOCH, account.ACCEPTED, 1, size * count, None)], RANGES)
+    found = sections.compared(stated, rows, rows.limit(0), ranges).groupBy("status").count().collect()
+    assert [tuple(row) for row in found] == [(sections.UNKNOWN, count)]
+
+
+@pytest.mark.heavy
+@pytest.mark.guarantee(8)
 def test_what_a_later_gateway_adds_is_no_difference_and_hides_none(spark: SparkSession, whole: DataFrame) -> None:
     sent = topic(spark, chain(14, 4, b',"later":{"data":{"device":[1.50]}},"more":-1,"last":"},\\""'), ACCEPTED)
     rows = decode(read_records(sent))
