@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.cli import api
 from agent.cli import arguments as arguments_
@@ -23,10 +22,6 @@ from agent.decode.event_map import NO_PARAMETERS, number_or_text, to_event
 from agent.terminal import Colour, count, json_line, paint, printable
 from contract import cbor
 from contract.fingerprint import fingerprint, needs_label
-
-if TYPE_CHECKING:
-    pass
-
 
 JSON = "one JSON object for each request"
 EXAMPLES = """examples:
