@@ -107,7 +107,7 @@ def frames_of_postgres(spark: SparkSession, tables: Tables) -> tuple[DataFrame, 
     assert tables.connection is not None
     frames = []
     with connected(read_connection(tables.connection)) as opened:
-        opened.execute("SELECT set_config('TimeZone', 'UTC', false)")
+        opened.execute("SELECT set_config('TimeZone', 'UTC', false), set_config('bytea_output', 'hex', false)")
         for table, kinds in ((tables.table, layout.COLUMNS), (tables.quarantine, layout.QUARANTINE)):
             source, file = f"SELECT * FROM {identifier(table).as_string(opened)}", folder / table
             found = opened.execute(f"{source} LIMIT 0".encode()).description or ()

@@ -167,7 +167,7 @@ def test_what_an_epoch_lacks_may_arrive_until_the_grace_after_the_append_of_its_
 def test_a_table_in_postgresql_is_seen_as_one_in_delta(
     spark: SparkSession, postgres: Postgres, tmp_path: Path, gateway: Gateway
 ) -> None:
-    """Whatever the zone and the style of the server's times are; the texts of some events cannot be in PostgreSQL."""
+    """Whatever the server's forms of times and bytes are; the texts of some events cannot be in PostgreSQL."""
     sent = [*gateway.records([*LEAVES, *EVENTS], RECEIVED), Record(b"k", b"", []), Record(b"k", b"\xff", [])]
     survivors, views = read_records(topic(spark, sent, APPENDED)).localCheckpoint(), []
     for server in (None, postgres):
@@ -178,7 +178,7 @@ def test_a_table_in_postgresql_is_seen_as_one_in_delta(
         options = side.table().sink_options()
         if server is not None:
             with (tmp_path / "connection").open("a") as file:
-                file.write(" options='-c TimeZone=Asia/Kolkata -c DateStyle=German'")
+                file.write(" options='-c TimeZone=Asia/Kolkata -c DateStyle=German -c bytea_output=escape'")
         views.append(view(spark, *options))
     parts = (
         (one.rows.drop("told"), one.rows.filter("sequence < 8"), one.leaves, one.quarantine, one.gateway_events)
