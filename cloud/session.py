@@ -69,6 +69,8 @@ SETTINGS = {
     "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # Spark 4.2 warns at each function of a transform where there is no pandas; `udf(useArrow=True)` asks for it.
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+    # Else, with Delta 4.4.0, VACUUM takes the entries of the log for files of the table (decision 81).
+    "spark.hadoop.delta.enableFastS3AListFrom": "false",
     # The number of tasks with which VACUUM lists a table's folders; the default is 10,000.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.sql.parquet.pushdown.inFilterThreshold": str(NAMED_MAX),
