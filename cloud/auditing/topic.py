@@ -39,10 +39,7 @@ class Topic:
         self._name = topic
         self._settings = {**properties, "bootstrap.servers": bootstrap_servers}
         self._class = partial(jvm.java_class, spark)
-        settings = self._class("java.util.Properties")()
-        for name, value in self._settings.items():
-            settings.put(name, value)
-        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(settings)
+        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(self._settings)
 
     def close(self) -> None:
         """Close the client."""
@@ -95,19 +92,15 @@ class Topic:
         return reader.load()
 
     def _list(self, spec: Any) -> dict[int, Any]:
-        wanted = self._class("java.util.HashMap")()
         places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
-        for place in places.values():
-            wanted.put(place, spec)
-        answers = self._wait(self._client.listOffsets(wanted).all())
+        answers = self._wait(self._client.listOffsets(dict.fromkeys(places.values(), spec)).all())
         return {partition: answers.get(place) for partition, place in places.items()}
 
     def _offsets(self, offsets: dict[int, int]) -> str:
         return json.dumps({self._name: {str(partition): offset for partition, offset in offsets.items()}})
 
     def _describe(self) -> Any:
-        names = self._class("java.util.List").of(self._name)
-        return self._wait(self._client.describeTopics(names).allTopicNames()).get(self._name)
+        return self._wait(self._client.describeTopics([self._name]).allTopicNames()).get(self._name)
 
     def _place(self, partition: int) -> Any:
         return self._class("org.apache.kafka.common.TopicPartition")(self._name, partition)

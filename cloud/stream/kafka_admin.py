@@ -18,10 +18,6 @@ from cloud.table.commits import Offsets
 
 LOOK_BACK_OFFSETS = 100
 """How far before the end of a partition a record is looked for; markers of transactions have offsets as well."""
-_NO_SUCH_TOPIC = "UnknownTopicOrPartitionException"
-_NO_RIGHT = "AuthorizationException"
-_APPEND_TIME = "LogAppendTime"
-_TRUNCATED = "LogTruncationException"
 
 
 class KafkaAdmin:
@@ -30,13 +26,10 @@ class KafkaAdmin:
     def __init__(self, spark: SparkSession, kafka: KafkaSettings) -> None:
         self._class = partial(jvm.java_class, spark)
         self._topic = kafka.topic
-        properties = self._class("java.util.Properties")()
         limit = str(ANSWER_SECONDS_MAX * 1000)
         settings = {"default.api.timeout.ms": limit, "request.timeout.ms": limit, **kafka.properties}
-        for name, value in {**settings, "bootstrap.servers": kafka.bootstrap_servers}.items():
-            properties.put(name, value)
-        self._properties = properties
-        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(properties)
+        self._settings = {**settings, "bootstrap.servers": kafka.bootstrap_servers}
+        self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(self._settings)
 
     def topic_id(self) -> str:
         """Return the topic's id, which is another one after the topic was deleted and recreated.
@@ -56,12 +49,10 @@ class KafkaAdmin:
         kinds = self._class("org.apache.kafka.common.config.ConfigResource$Type")
         what = self._class("org.apache.kafka.common.config.ConfigResource")(kinds.TOPIC, self._topic)
         try:
-            found = self._wait(
-                self._client.describeConfigs(self._class("java.util.List").of(what)).all(),
-                f"topic {self._topic}: its settings cannot be read",
-            )
+            asked = self._client.describeConfigs([what]).all()
+            found = self._wait(asked, f"topic {self._topic}: its settings cannot be read")
         except KafkaError as error:
-            if _NO_RIGHT in str(error):
+            if "AuthorizationException" in str(error):
                 return False
             raise
         return "compact" in str(found.get(what).get("cleanup.policy").value())
@@ -121,22 +112,20 @@ class KafkaAdmin:
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
     ) -> None:
         """Commit a group's offsets with metadata and leader epochs, by partition; raise KafkaError on failure."""
-        wanted = self._class("java.util.HashMap")()
-        for partition, offset in offsets.items():
-            place = self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
-            wanted.put(self._partition(partition), place)
+        wanted = {
+            self._partition(partition): self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
+            for partition, offset in offsets.items()
+        }
         self._wait(self._client.alterConsumerGroupOffsets(group, wanted).all(), f"group {group}: cannot commit offsets")
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         """Open a consumer without a group."""
         bytes_reader = self._class("org.apache.kafka.common.serialization.ByteArrayDeserializer")
-        properties = self._class("java.util.Properties")()
-        properties.putAll(self._properties)
-        properties.put("auto.offset.reset", "none")  # otherwise the consumer would silently read from another offset
-        properties.put("allow.auto.create.topics", "false")
+        # Without "none" the consumer would silently read from another offset.
+        settings = {**self._settings, "auto.offset.reset": "none", "allow.auto.create.topics": "false"}
         consumer = self._class("org.apache.kafka.clients.consumer.KafkaConsumer")(
-            properties, bytes_reader(), bytes_reader()
+            settings, bytes_reader(), bytes_reader()
         )
         try:
             yield consumer
@@ -152,7 +141,7 @@ class KafkaAdmin:
                 batch = consumer.poll(second)
                 for where in batch.partitions():
                     records = batch.records(where)
-                    found = str(records.get(records.size() - 1).timestampType().toString()) == _APPEND_TIME
+                    found = str(records.get(records.size() - 1).timestampType().toString()) == "LogAppendTime"
                     if found:
                         return True
                 if time.monotonic() >= deadline:
@@ -165,7 +154,7 @@ class KafkaAdmin:
 
     def _is_truncated(self, consumer: Any, partition: int, place: LogEnd) -> str | None:
         where = self._partition(partition)
-        consumer.assign(self._class("java.util.List").of(where))
+        consumer.assign([where])
         limit = self._class("java.time.Duration").ofSeconds(ANSWER_SECONDS_MAX)
         try:
             # A consumer without a known leader accepts the offset without a request.
@@ -173,7 +162,7 @@ class KafkaAdmin:
             consumer.seek(where, self._place(place, ""))
             consumer.position(where, limit)
         except Py4JJavaError as error:
-            if _TRUNCATED in (text := str(error.java_exception)):
+            if "LogTruncationException" in (text := str(error.java_exception)):
                 return text
             raise KafkaError(f"topic {self._topic}, partition {partition}: {text}") from error
         return None
@@ -184,12 +173,11 @@ class KafkaAdmin:
         return self._class("org.apache.kafka.clients.consumer.OffsetAndMetadata")(place.offset, epoch, metadata)
 
     def _describe(self) -> Any:
-        names = self._class("java.util.List").of(self._topic)
-        what = f"topic {self._topic}: cannot be described"
+        asked = self._client.describeTopics([self._topic]).allTopicNames()
         try:
-            return self._wait(self._client.describeTopics(names).allTopicNames(), what).get(self._topic)
+            return self._wait(asked, f"topic {self._topic}: cannot be described").get(self._topic)
         except KafkaError as error:
-            if _NO_SUCH_TOPIC in str(error):
+            if "UnknownTopicOrPartitionException" in str(error):
                 raise StopError(f"topic {self._topic}: it does not exist") from error
             raise
 
@@ -199,10 +187,9 @@ class KafkaAdmin:
     def _list(self, partitions: Iterable[int], which: str) -> dict[int, Any]:
         """Return the offset of each partition that one of Kafka's `OffsetSpec` names."""
         spec = getattr(self._class("org.apache.kafka.clients.admin.OffsetSpec"), which)()
-        wanted, places = self._class("java.util.HashMap")(), {one: self._partition(one) for one in partitions}
-        for place in places.values():
-            wanted.put(place, spec)
-        found = self._wait(self._client.listOffsets(wanted).all(), f"topic {self._topic}: cannot list its offsets")
+        places = {one: self._partition(one) for one in partitions}
+        asked = self._client.listOffsets(dict.fromkeys(places.values(), spec)).all()
+        found = self._wait(asked, f"topic {self._topic}: cannot list its offsets")
         return {partition: found.get(place) for partition, place in places.items()}
 
     def _partition(self, partition: int) -> Any:
