@@ -46,32 +46,6 @@ _LOCAL_MAX = 10_000
 """Gateways; in the plan itself two of them save 0.2 s a batch, and 100,000 cost 0.3."""
 _STARTS = [(f"inner_{number}", f"outer_{number}") for number in range(KEYS_MAX)]
 
-COLUMNS = (
-    "key",
-    "reason",
-    "seen",
-    "fingerprint",
-    "type",
-    "gateway",
-    "epoch",
-    "sequence",
-    "event_time",
-    "received",
-    "clock",
-    "shared",
-    "bound",
-    "appended",
-    "kafka_partition",
-    "kafka_offset",
-    "value",
-    "kafka_key",
-    "headers",
-    "has_unknown",
-    "newer",
-    "retention",
-)
-"""The last three are for `observed` alone: whether a record has words or headers that are not known here; contract and
-gateway, with a space between them, of one that states a newer contract; so of one that states another retention."""
 OBSERVATION = "records"
 
 
@@ -89,9 +63,12 @@ def key_frame(spark: SparkSession, keys: Keys, topic: str) -> DataFrame:
 def read_records(
     topic: DataFrame, retention_seconds: int = RETENTION_SECONDS, keys: DataFrame | None = None
 ) -> DataFrame:
-    """Return the records as COLUMNS; `reason` is null for those that are well-formed, and of a gateway's key.
+    """Return the records judged; `reason` is null for those that are well-formed, and of a gateway's key.
 
-    Without `keys` (`key_frame`) any well-formed record is that of the gateway that it names.
+    Without `keys` (`key_frame`) any well-formed record is that of the gateway that it names. Three columns are for
+    `observed` alone: `has_unknown`, whether a record has words or headers that are not known here; `newer`, contract
+    and gateway, with a space between them, of one that states a newer contract; `retention`, so of one that states
+    another.
     """
     named = topic.select(
         F.col("value"),
@@ -128,8 +105,7 @@ def read_records(
     keyed = _keyed(stated.withColumn("reason", reason), retention_seconds)
     # Spark writes a batch's time into the generated code. A coalesce without effect ends a unit of code, so that only
     # the short one after it is compiled in every batch.
-    seen = F.current_timestamp().alias("seen")
-    return keyed.coalesce(_PARTITIONS_MAX).select(*(seen if name == "seen" else name for name in COLUMNS))
+    return keyed.coalesce(_PARTITIONS_MAX).select("*", F.current_timestamp().alias("seen"))
 
 
 def observed(records: DataFrame) -> DataFrame:
