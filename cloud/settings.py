@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
@@ -99,6 +99,19 @@ def seconds(text: str) -> int:
     return int(match[1]) * _SECONDS[match[2][0]]
 
 
+def add_time(  # what an option has
+    parser: argparse.ArgumentParser,
+    option: str,
+    dest: str,
+    default: str,
+    help_: str,
+    read: Callable[[str], int] = seconds,
+) -> None:
+    """Add an option that is a duration."""
+    help_ += "; default: %(default)s"
+    parser.add_argument(option, dest=dest, type=read, default=default, metavar="TIME", help=help_)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the job's options."""
     about = "Write every event of the topic into the table once, and commit receipts for the gateways."
@@ -120,22 +133,8 @@ def _add_own_options(parser: argparse.ArgumentParser) -> None:
         help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
     )
     add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; created if absent")
-    add(
-        "--window",
-        dest="window_seconds",
-        type=_window,
-        default="1h",
-        metavar="TIME",
-        help="time for which the state keeps events; default: %(default)s",
-    )
-    add(
-        "--trigger",
-        dest="trigger_seconds",
-        type=seconds,
-        default="2s",
-        metavar="TIME",
-        help="time between batches; default: %(default)s",
-    )
+    add_time(parser, "--window", "window_seconds", "1h", "time for which the state keeps events", _window)
+    add_time(parser, "--trigger", "trigger_seconds", "2s", "time between batches")
     add(
         "--max-offsets-per-trigger",
         dest="offsets_per_trigger_max",
@@ -188,14 +187,8 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FUNCTION",
         help="your function of rows and key, called with the rows that are new in the table, before the receipts",
     )
-    add(
-        "--effects-limit",
-        dest="effects_seconds_max",
-        type=seconds,
-        default="10m",
-        metavar="TIME",
-        help="time after which a call of --effects has failed, and the program ends; default: %(default)s",
-    )
+    effects_help = "time after which a call of --effects has failed, and the program ends"
+    add_time(parser, "--effects-limit", "effects_seconds_max", "10m", effects_help)
     add("--metrics", type=address, metavar="HOST:PORT", help="serve metrics for Prometheus at /metrics of this address")
 
 

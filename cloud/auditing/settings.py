@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloud import command_line, sinks
-from cloud.settings import seconds
+from cloud.settings import add_time
 from cloud.sinks import Tables
 
 EXAMPLES = """examples:
@@ -58,14 +58,8 @@ def parser() -> argparse.ArgumentParser:
     add("--output", required=True, metavar="PATH", help="folder of the audit's own tables; created if absent")
     add("--report", metavar="FILE", help="write a report as an HTML page")
     add("--metrics-file", type=Path, metavar="FILE", help="write metrics for the node exporter of Prometheus (*.prom)")
-    add(
-        "--grace",
-        dest="grace_seconds",
-        type=seconds,
-        default="1h",
-        metavar="TIME",
-        help="time by which a label may arrive after a later one of its epoch; default: %(default)s",
-    )
+    grace_help = "time by which a label may arrive after a later one of its epoch"
+    add_time(parser, "--grace", "grace_seconds", "1h", grace_help)
     add(
         "--verify",
         type=_share,
