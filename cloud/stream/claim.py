@@ -2,6 +2,7 @@
 
 import logging
 import uuid
+from dataclasses import replace
 
 from cloud.errors import StopError
 from cloud.stream.checkpoint import Checkpoint, Claim
@@ -60,23 +61,12 @@ def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *
 def _commit_claim(
     sink: Sink, own: Claim, last: Commit | None, topic: str, topic_id: str, *, keeps_offsets: bool
 ) -> Commit:
-    # A restored checkpoint continues with its state, and reads again the records that the state lacks.
-    same_state = last is not None and last.checkpoint == own.checkpoint
-    read = last if keeps_offsets else None
-    commit = Commit(
-        table=sink.id,
-        checkpoint=own.checkpoint,
-        claim=own.number,
-        batch=CLAIM_ONLY,
-        topic=topic,
-        topic_id=topic_id,
-        starts=dict(read.ends) if read else {},
-        ends=dict(read.ends) if read else {},
-        first=dict(read.first) if read else {},
-        birth=last.birth if last and same_state else None,
-        window_seconds=last.window_seconds if last and same_state else None,
-        epochs=dict(read.epochs) if read else {},
-    )
+    commit = Commit(sink.id, own.checkpoint, own.number, CLAIM_ONLY, topic, topic_id, {}, {}, {})
+    if last is not None and keeps_offsets:
+        commit = replace(commit, starts=last.ends, ends=last.ends, first=last.first, epochs=last.epochs)
+    if last is not None and last.checkpoint == own.checkpoint:
+        # A restored checkpoint continues with its state, and reads again the records that the state lacks.
+        commit = replace(commit, birth=last.birth, window_seconds=last.window_seconds)
     sink.claim(commit)
     logger.info("table=%s claim=%d checkpoint=%s", sink.id, own.number, own.checkpoint)
     return commit
