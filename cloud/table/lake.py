@@ -24,15 +24,6 @@ logger = logging.getLogger(__name__)
 _LATE_OR_BAD = "oncegate: this batch has a late or a bad row"
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
-    """The late events of one batch: those that the table has, and those with reused ids."""
-
-    found: lookup.Matches | None
-    reused: DataFrame | None
-    reused_count: int = 0
-
-
 @dataclass(slots=True)
 class LakeSink:
     """A `Sink` of two tables that Spark writes."""
@@ -128,11 +119,11 @@ class LakeSink:
             only_adds = self._transform is None or self._transform.may_only_add
             self._expects_fresh = not counts.late and not counts.bad and only_adds
             good = judged.filter(F.col("reason").isNull())
-            late = self._look_up(good.filter(~F.col("fresh")), counts, commit)
+            found, reused, reused_count = self._look_up(good.filter(~F.col("fresh")), counts, commit)
             unfit = [judged.filter(F.col("reason").isNotNull())] if counts.bad else []
-            unfit += [] if late.reused is None else [late.reused]
+            unfit += [reused] if reused is not None and reused_count else []
             once = id_reuse.first_of_each(good) if counts.has_equals else good
-            new, born = lookup.without_found(once, late.found), commit.born_after(counts.ahead)
+            new, born = lookup.without_found(once, found), commit.born_after(counts.ahead)
             if self._transform is None:
                 written, rejected = self._write_both(rows.decode(new, self._devices.frame()), unfit, born), 0
             else:
@@ -140,23 +131,25 @@ class LakeSink:
                     rejected = made.rejected
                     self._table.widen(made.columns, widening.OF_TRANSFORM)
                     written = self._write_both(made.kept(), [*unfit, *([made.refused()] if rejected else [])], born)
-            bad = counts.bad + late.reused_count
-            found = counts.rows - bad - rejected - written
-            return Written(written, counts.late, bad, found, counts.ahead, rejected)
+            bad = counts.bad + reused_count
+            duplicates = counts.rows - bad - rejected - written
+            return Written(written, counts.late, bad, duplicates, counts.ahead, rejected)
         finally:
             judged.unpersist()
 
-    def _look_up(self, late: DataFrame, counts: BatchCounts, commit: Commit) -> Late:
+    def _look_up(
+        self, late: DataFrame, counts: BatchCounts, commit: Commit
+    ) -> tuple[lookup.Matches | None, DataFrame | None, int]:
+        """Return the late events that the table has, and those with reused ids with their number."""
         if not counts.late:
-            return Late(None, None)
+            return None, None, 0
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)
         found = lookup.find(late, self._table.rows(), counts.search)
         logger.info("batch=%d stage=looked-up found=%d", commit.batch, found.count)
         if counts.search.days is not None:  # every identity has a time or a label
-            return Late(found, None)
+            return found, None, 0
         reused = id_reuse.reused_ids(late, found.rows, self._retention_seconds, has_equals=counts.has_equals)
-        count = reused.count()
-        return Late(found, reused if count else None, count)
+        return found, reused, reused.count()
 
     def _write_both(self, new: DataFrame, unfit: list[DataFrame], commit: Commit) -> int:
         """Write the records that are no rows into quarantine, then the rows; return the number of rows."""
