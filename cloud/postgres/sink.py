@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import psycopg
@@ -208,20 +209,15 @@ class PostgresSink:
 
 def _copy_lines(connection: str, statement: str, rows: Iterable[Row]) -> Iterator[int]:
     """Copy the lines of one partition in an executor, and yield their number; a task that fails leaves none."""
-    sent = 0
+    sent, texts = 0, (row[0] for row in rows)
     with (
         connected(connection, autocommit=False) as opened,
         opened.cursor() as cursor,
         cursor.copy(statement.encode()) as copy,
     ):
-        waiting: list[str] = []
-        for row in rows:
-            waiting.append(row[0])
-            sent += 1
-            if len(waiting) == LINES_AT_ONCE:
-                copy.write("".join(waiting))
-                waiting.clear()
-        copy.write("".join(waiting))
+        while some := list(islice(texts, LINES_AT_ONCE)):
+            copy.write("".join(some))
+            sent += len(some)
     yield sent
 
 
