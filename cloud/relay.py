@@ -41,7 +41,7 @@ class RelayMetrics(Metrics):
         self._held = self._gauge("held", "1 while no further receipt is given")
         self._waiting = self._gauge("waiting_partitions", "Partitions in which a group has committed no offset")
         self._looked = self._gauge("look_timestamp_seconds", "Time of the latest look at all groups")
-        self._behind = self._gauge("behind_records", "Records between the first of the groups and this one", "group")
+        self._behind = self._gauge("behind_records", "Records between the first of the groups and this one", ["group"])
 
     def looked(self, relay: Relay) -> None:
         """Note what a look has found."""

@@ -1,5 +1,7 @@
 """Metrics for Prometheus, and those that all writers of a table have; docs/cloud.md explains each."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from cloud.errors import StopError
@@ -17,23 +19,16 @@ class Metrics:
 
         Raise StopError where that fails.
         """
-        self._prefix = prefix
         self.registry = CollectorRegistry()
+        self._counter = partial(Counter, namespace=prefix, registry=self.registry)
+        self._gauge = partial(Gauge, namespace=prefix, registry=self.registry)
+        self._histogram = partial(Histogram, namespace=prefix, registry=self.registry, buckets=_SECONDS)
         if address is not None:
             host, port = address
             try:
                 start_http_server(port, host, self.registry)
             except OSError as error:
                 raise StopError(f"metrics: cannot listen on {host}:{port}: {error}") from error
-
-    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
-        return Counter(f"{self._prefix}_{name}", help_, labels, registry=self.registry)
-
-    def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
-        return Gauge(f"{self._prefix}_{name}", help_, labels, registry=self.registry)
-
-    def _histogram(self, name: str, help_: str) -> Histogram:
-        return Histogram(f"{self._prefix}_{name}", help_, registry=self.registry, buckets=_SECONDS)
 
 
 class BatchMetrics(Metrics, Counts):
@@ -43,7 +38,7 @@ class BatchMetrics(Metrics, Counts):
         super().__init__("oncegate_cloud", address)
         self.input = self._counter("records_total", "Records read from the topic")
         self.rows = self._counter("rows_total", "Events that are new in the table")
-        self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", "by")
+        self.duplicates = self._counter("duplicates_total", "Duplicates dropped, by where the earlier one was", ["by"])
         self.quarantined = self._counter("quarantined_total", "Records that went to quarantine")
         self.rejected = self._counter("rejected_total", "Events that the transform has rejected")
         self.lag = self._gauge("lag_records", "Unread records of the partition with the most of them")
@@ -66,9 +61,7 @@ class BatchMetrics(Metrics, Counts):
         self.rejected.inc(written.rejected)
 
     def effects_failed(self) -> None:
-        """Count a call of the user's effects that has failed, and is made again."""
         self.effects_failures.inc()
 
     def effects_done(self, seconds: float) -> None:
-        """Note the time that a batch's effects have taken."""
         self.effects_seconds.observe(seconds)
