@@ -23,10 +23,6 @@ RETRY_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(slots=True)
 class Receipts:
     """Commits the receipts of the table's last commit to Kafka, until Kafka has them and at least hourly."""
@@ -35,9 +31,9 @@ class Receipts:
     _log: ReadLog
     _group: str
     _succeeds: str | None
-    _check: Callable[[], None] = _nothing
+    _check: Callable[[], None] = lambda: None
     """Raises StopError where the table is no longer the one that made the commit, SinkError where none answers."""
-    _flush: Callable[[], None] = _nothing
+    _flush: Callable[[], None] = lambda: None
     """Brings to disk what is receipted, where the table's writer does not."""
     _lock: threading.Lock = field(init=False)
     _commit: Commit | None = None
@@ -96,7 +92,7 @@ class Receipts:
             epochs = {partition: given[partition].leader_epoch or 0 for partition in own}
             self._admin.commit(self._group, {partition: given[partition].offset for partition in own}, metadata, epochs)
 
-    def _send(self, commit: Commit, check: Callable[[], None] = _nothing) -> bool:
+    def _send(self, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
         if not commit.ends:
             return False
         try:
