@@ -186,7 +186,6 @@ class Reader:
         self._has_unknown = False
 
     def run(self, stop: threading.Event) -> None:
-        """Poll, write and give receipts until `stop` is set."""
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._lost, on_lost=self._lost)
         logger.info("stage=subscribed topic=%s table=%s", self._topic, self._table.id)
         try:

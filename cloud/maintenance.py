@@ -51,7 +51,6 @@ class MaintenanceSettings:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether Spark maintains the table."""
         return not self.tables.kind.is_database
 
 

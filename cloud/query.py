@@ -57,7 +57,6 @@ class QuerySettings:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether Spark reads the table."""
         return not self.tables.kind.is_database
 
 

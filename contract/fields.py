@@ -50,7 +50,6 @@ class Field:
 
     @property
     def column(self) -> str:
-        """Return the name in the table."""
         return self.renamed or self.name
 
 

@@ -51,7 +51,6 @@ class Receipt:
         return self.succeeds.split(",") if self.succeeds else []
 
     def __str__(self) -> str:
-        """Return the metadata."""
         note = "" if self.failing_since is None else f"{_FAILING}{self.failing_since:013}"
         return f"{_PREFIX}:{self.table}:{self.succeeds or ''}:{self.first:0{FIRST_DIGITS}}:{self.topic_id}{note}"
 

@@ -93,7 +93,6 @@ def _text(column: str, kind: Kind) -> Column:
 
 
 def _quoted(name: str) -> Column:
-    """Return a text as JSON."""
     text = F.col(name)
     escaped = reduce(lambda made, sign: F.replace(made, F.lit(sign), F.lit(_ESCAPES[sign])), _ESCAPES, text)
     return F.concat(F.lit('"'), F.when(text.rlike(_ESCAPED), escaped).otherwise(text), F.lit('"'))

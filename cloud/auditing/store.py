@@ -43,7 +43,6 @@ class TopicSpan:
 
     @property
     def offsets(self) -> int:
-        """Return how many offsets the audit reads."""
         return sum(end - self.starts[partition] for partition, end in self.ends.items())
 
 
@@ -139,7 +138,6 @@ class Store:
         return self._spark.createDataFrame(rows, _TABLES[name])
 
     def read(self, name: str) -> DataFrame:
-        """Return what the earlier audits have stored in a table."""
         there = self._spark.read.format("delta").load(f"{self._folder}/audit_{name}")
         return there.select(
             *(

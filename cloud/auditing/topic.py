@@ -42,7 +42,6 @@ class Topic:
         self._client = self._class("org.apache.kafka.clients.admin.AdminClient").create(self._settings)
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def id(self) -> str:
@@ -50,7 +49,6 @@ class Topic:
         return str(self._describe().topicId().toString())
 
     def committed(self, group: str) -> dict[int, Committed]:
-        """Return the offsets that a group has committed, by partition."""
         found = self._wait(self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata())
         return {
             entry.getKey().partition(): Committed(int(value.offset()), _optional(value.leaderEpoch()), value.metadata())
@@ -59,7 +57,6 @@ class Topic:
         }
 
     def earliest(self) -> dict[int, int]:
-        """Return the earliest offset of each partition."""
         answers = self._list(self._class("org.apache.kafka.clients.admin.OffsetSpec").earliest())
         return {partition: int(answer.offset()) for partition, answer in answers.items()}
 
@@ -110,7 +107,6 @@ class Topic:
 
 
 def _optional(found: Any) -> int | None:
-    """Return the number of Java's `Optional`."""
     return int(found.get()) if found.isPresent() else None
 
 

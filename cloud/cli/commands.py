@@ -40,7 +40,6 @@ class Command:
     engine: Engine
 
     def parser(self) -> argparse.ArgumentParser:
-        """Return the parser of the program's own options."""
         parser: argparse.ArgumentParser = import_module(self.options).parser()
         return parser
 
@@ -52,7 +51,6 @@ class Command:
         return import_module(self.options).parse(arguments)
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Run the command in this process; return the exit status."""
         status: int = import_module(self.module).main(list(arguments))
         return status
 

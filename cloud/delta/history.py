@@ -159,7 +159,6 @@ class DeltaHistory:
 
 
 def _removes_rows(entry: Version) -> bool:
-    """Whether a version removes rows from the table."""
     info = entry.info
     operation, parameters = info.get("operation") or "", info.get("operationParameters") or {}
     metrics = info.get("operationMetrics") or {}

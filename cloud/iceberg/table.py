@@ -318,7 +318,6 @@ def _ancestors(table: Any) -> Iterator[Any]:
 
 
 def _commit_of(snapshot: Any) -> Commit | None:
-    """Return the commit of a snapshot of a job."""
     return parse(snapshot.summary().get(_PROPERTY))
 
 

@@ -32,12 +32,10 @@ class Coordinates:
     classifier: str = ""
 
     def __str__(self) -> str:
-        """Return `group:artifact:version` or `group:artifact:version:classifier`."""
         return ":".join(filter(None, (self.group, self.artifact, self.version, self.classifier)))
 
     @property
     def file_name(self) -> str:
-        """The jar's usual file name."""
         return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
 
 

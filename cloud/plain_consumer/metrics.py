@@ -20,7 +20,6 @@ class ConsumerMetrics(BatchMetrics):
         """When the oldest record without a receipt was appended, in seconds since 1970 UTC."""
 
     def wrote(self, written: Written, judged: Sequence[Judged], seconds: float) -> None:
-        """Count a batch."""
         self.input.inc(len(judged))
         self.count(written)
         self.unknown.inc(sum(one.is_newer for one in judged))

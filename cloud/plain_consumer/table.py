@@ -102,7 +102,6 @@ class ConsumerTable:
 
     @property
     def id(self) -> str:
-        """Return the id by which receipts name the table."""
         return self._tables.id
 
     def places(self, topic_id: str) -> dict[int, Place]:
@@ -118,7 +117,6 @@ class ConsumerTable:
         return {partition: Place(first, next_, epoch) for partition, first, next_, epoch, _ in found}
 
     def begin(self, places: Mapping[int, Place], topic_id: str) -> None:
-        """Store the places of partitions that have none."""
         with durable_transaction(self._connection):
             for partition, place in places.items():
                 self._connection.execute(self._sql(_BEGIN), self._values(partition, place, topic_id))
@@ -161,7 +159,6 @@ class ConsumerTable:
             return cursor.execute(self._tables.sql(_READ_NEW), (batch,), prepare=False).fetchall()
 
     def done(self, batch: int) -> None:
-        """Note that the effects of a batch are done."""
         self._connection.execute(self._tables.sql(_DONE), (batch,))
 
     def _widen(self, made: Made) -> dict[str, str]:

@@ -91,7 +91,6 @@ class FollowedGroup:
 
     @property
     def offsets(self) -> Offsets:
-        """Return the group's offsets of the last look."""
         return {} if self._seen is None else {p: place.offset for p, place in self._seen.places.items()}
 
     def _stated(self, partition: int, place: Committed, was: Committed | None) -> int | None:

@@ -89,7 +89,6 @@ class GroupKafka:
         return sorted(described.topics[self._topic].partitions)
 
     def earliest(self, partitions: Iterable[int]) -> Offsets:
-        """Return the earliest offset of partitions."""
         found = self._list(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # it has no types
         return {partition: end.offset for partition, end in found.items()}
 
@@ -100,7 +99,6 @@ class GroupKafka:
         return found
 
     def members(self, group: str) -> frozenset[str]:
-        """Return the ids of a group's members."""
         asked = self._admin.describe_consumer_groups([group], request_timeout=ANSWER_SECONDS_MAX)[group]
         found = self._answer(lambda: asked.result(ANSWER_SECONDS_MAX), f"group {group}: its members")
         return frozenset(member.member_id for member in found.members)

@@ -64,7 +64,6 @@ class KafkaAdmin:
         return {partition: (int(earliest[partition].offset()), int(latest[partition].offset())) for partition in latest}
 
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
-        """Return the present ends of partitions; raise KafkaError where Kafka does not return them."""
         found = self._list(partitions, "latest")
         return {partition: LogEnd(int(end.offset()), _epoch(end)) for partition, end in found.items()}
 
@@ -98,7 +97,6 @@ class KafkaAdmin:
         return {partition: cause for partition, cause in causes.items() if cause is not None}
 
     def committed(self, group: str, partitions: Iterable[int]) -> dict[int, Committed]:
-        """Return the offsets that a group has committed; partitions without one are left out."""
         asked = self._client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
         answers = self._wait(asked, f"group {group}: its offsets")
         found = {partition: answers.get(self._partition(partition)) for partition in partitions}
@@ -111,7 +109,6 @@ class KafkaAdmin:
     def commit(
         self, group: str, offsets: Offsets, metadata: Mapping[int, str], leader_epochs: Mapping[int, int]
     ) -> None:
-        """Commit a group's offsets with metadata and leader epochs, by partition; raise KafkaError on failure."""
         wanted = {
             self._partition(partition): self._place(LogEnd(offset, leader_epochs.get(partition)), metadata[partition])
             for partition, offset in offsets.items()

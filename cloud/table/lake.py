@@ -62,7 +62,6 @@ class LakeSink:
         self._table.claim(commit)
 
     def new_rows(self) -> NewRows | None:
-        """Return the rows of the table's latest batch, for the user's effects."""
         found = self._table.new_rows()
         return None if found is None else NewRows(f"{self.id}-{found[0].version}", found[1])
 

@@ -26,7 +26,6 @@ class Span:
     until: int | None
 
     def has(self, moment: int) -> bool:
-        """Whether a time is within the span."""
         return self.since <= moment and (self.until is None or moment < self.until)
 
 

@@ -54,13 +54,11 @@ class TracedTable:
     """The id by which receipts name it."""
 
     def rows(self, wanted: Wanted) -> list[Row]:
-        """Return the rows with the fingerprint or the label."""
         if wanted.label is not None:
             return self._rows(f"{self._of_epoch(wanted.label)} AND sequence = {wanted.label.sequence}")
         return self.rows_of([wanted.fingerprint or ""])
 
     def rows_of(self, fingerprints: Sequence[str]) -> list[Row]:
-        """Return the rows with these fingerprints."""
         if not fingerprints:
             return []
         named = ", ".join(map(self._sql.binary.format, fingerprints))

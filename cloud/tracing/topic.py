@@ -43,7 +43,6 @@ class TracedTopic:
             raise JobError(f"Kafka's client: {error.args[0].str()}") from error
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def search(self, wanted: Wanted | Span, records_max: int) -> TopicSearch:
