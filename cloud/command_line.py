@@ -69,10 +69,10 @@ def add_properties(parser: argparse.ArgumentParser, *, is_java: bool) -> None:
     )
 
 
-JUDGED = "records without the MAC of such a key go to quarantine; read again when it changes"
-
-
-def add_gateways(parser: argparse.ArgumentParser, effect: str = JUDGED) -> None:
+def add_gateways(
+    parser: argparse.ArgumentParser,
+    effect: str = "records without the MAC of such a key go to quarantine; read again when it changes",
+) -> None:
     """Add the option for the keys of the gateways; `effect` is what they decide."""
     parser.add_argument(
         "--gateways",

@@ -38,7 +38,7 @@ class RelayMetrics(Metrics):
 
     def __init__(self, address: tuple[str, int] | None) -> None:
         super().__init__("oncegate_relay", address)
-        self._held = self._gauge("held", "1 while no further receipt is given")
+        self.held = self._gauge("held", "1 while no further receipt is given")
         self._waiting = self._gauge("waiting_partitions", "Partitions in which a group has committed no offset")
         self._looked = self._gauge("look_timestamp_seconds", "Time of the latest look at all groups")
         self._behind = self._gauge("behind_records", "Records between the first of the groups and this one", ["group"])
@@ -50,10 +50,6 @@ class RelayMetrics(Metrics):
         most = {p: max(group.offsets.get(p, 0) for group in relay.groups) for p in relay.groups[0].offsets}
         for group in relay.groups:
             self._behind.labels(group.name).set(sum(end - group.offsets.get(p, 0) for p, end in most.items()))
-
-    def hold(self) -> None:
-        """Note that no further receipt is given."""
-        self._held.set(1)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -85,7 +81,7 @@ def run(settings: RelaySettings, stop: threading.Event) -> int:
             stop.wait(LOOK_SECONDS)
         except StopError as error:
             logger.error("stage=held reason=%r hint='start the relay again to begin where the groups are'", str(error))
-            metrics.hold()
+            metrics.held.set(1)
             stop.wait()
             return 1
     return 0

@@ -9,7 +9,6 @@ REPLICAS: Final = 3
 REPLICAS_IN_SYNC_MIN: Final = 2
 
 RETENTION_DAYS_MIN: Final = 14
-_MILLISECONDS_PER_DAY: Final = 24 * 60 * 60 * 1000
 
 
 def settings(replicas: int = REPLICAS) -> dict[str, str]:
@@ -18,7 +17,7 @@ def settings(replicas: int = REPLICAS) -> dict[str, str]:
         # Under CreateTime Kafka refuses records an hour ahead, and its retention deletes those of 1970 at once.
         "message.timestamp.type": "LogAppendTime",
         "cleanup.policy": "delete",
-        "retention.ms": str(RETENTION_DAYS_MIN * _MILLISECONDS_PER_DAY),
+        "retention.ms": str(RETENTION_DAYS_MIN * 86_400_000),
         "min.insync.replicas": str(min(replicas, REPLICAS_IN_SYNC_MIN)),
         "unclean.leader.election.enable": "false",
     }

@@ -22,7 +22,6 @@ STATED = (*STATEMENT, "signed")
 SECTION = (*STATED, "status")
 LABELS_MAX = 1 << 20
 """More than any section has: a statement about more labels is wrong."""
-_DIGEST_START = bytes(32)
 _BLOCK_BITS = 12
 _STATED = """
     previous_epoch string, previous_first bigint, previous_sequence bigint, previous_digest string,
@@ -87,7 +86,7 @@ def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges
     has_all = F.size(F.array_distinct(F.transform("members", lambda one: one["sequence"]))) == size
     following = F.aggregate(
         "members",
-        F.lit(_DIGEST_START),
+        F.lit(bytes(32)),
         lambda digest, one: F.unhex(F.sha2(F.concat(digest, one["leaf"]), 256)),
     )
     judged = members.withColumn(

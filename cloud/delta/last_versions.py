@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cloud.delta.history import Version
 from cloud.errors import StopError
 from cloud.runtime import disk, jvm
-
-_VERIFY = "parquet.page.verify-checksum.enabled"
 
 
 def check(spark: SparkSession, path: str) -> None:
@@ -90,13 +88,9 @@ def _unreadable(spark: SparkSession, folder: Path, files: Mapping[str, Mapping[s
     """Read all values of the files, whose pages have checksums."""
     if not files:
         return ""
-    paths = [jvm.literal(f"file://{_place(folder, name)}") for name in files]
     rows = _rows(files)
     try:
-        frame = spark.read.option(_VERIFY, "true").parquet(*paths)
-        # A count alone would read no column, and no hash takes columns of every name and type.
-        frame.write.format("noop").mode("overwrite").save()
-        found = frame.count()
+        found = _read_all(spark, *(_place(folder, name) for name in files)).count()
     except jvm.FAILURES as error:
         return f"its rows cannot be read: {str(error).splitlines()[0]}"
     return "" if rows in (None, found) else f"{found} of {rows} rows can be read"
@@ -107,11 +101,18 @@ def _unreadable_checkpoint(spark: SparkSession, file: Path) -> str:
     if not file.stat().st_size:
         return ""
     try:
-        frame = spark.read.option(_VERIFY, "true").parquet(jvm.literal(f"file://{file}"))
-        frame.write.format("noop").mode("overwrite").save()
+        _read_all(spark, file)
     except jvm.FAILURES as error:
         return str(error).splitlines()[0]
     return ""
+
+
+def _read_all(spark: SparkSession, *files: Path) -> DataFrame:
+    paths = (jvm.literal(f"file://{file}") for file in files)
+    frame = spark.read.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
+    # A count alone would read no column, and no hash takes columns of every name and type.
+    frame.write.format("noop").mode("overwrite").save()
+    return frame
 
 
 def _place(folder: Path, name: str) -> Path:

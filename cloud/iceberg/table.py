@@ -27,7 +27,6 @@ _LAST, _BATCH = "oncegate_last", "oncegate_batch"
 _FOREVER_MS: Final = (1 << 63) - 1
 """Otherwise the table's `history.expire.max-ref-age-ms` would be that of the tags."""
 _BRANCH: Final = "oncegate_job_"
-_MAIN: Final = "main"
 _SMALL: Final = re.compile(r"(?<![^:<,])(tinyint|smallint)(?![^,>])")
 _TRIES: Final = 5
 """How often a commit of another program may come between, such as those of maintenance."""
@@ -215,19 +214,15 @@ class IcebergTable(LakeTable):
         """Let the branch begin with the table's head, which is returned."""
         if table.currentSnapshot() is None:  # somebody has created or replaced it without rows
             table.newFastAppend().commit()
-        for is_last in (*[False] * _TRIES, True):
-            head = int(table.currentSnapshot().snapshotId())
+        for _ in range(_TRIES):
             try:
-                self._set_branch(table, head)
+                return self._set_branch(table)
             except jvm.FAILURES:  # another program has committed at the same moment
-                if is_last:
-                    raise
                 table.refresh()
-            else:
-                break
-        return head
+        return self._set_branch(table)
 
-    def _set_branch(self, table: Any, head: int) -> None:
+    def _set_branch(self, table: Any) -> int:
+        head = int(table.currentSnapshot().snapshotId())
         changes = table.manageSnapshots()
         refs = dict(table.refs())
         if self._is_first:  # each job removes those of others, which end or were killed
@@ -242,6 +237,7 @@ class IcebergTable(LakeTable):
         if own is None or own.snapshotId() != head:
             changes.commit()
         self._is_first = False
+        return head
 
     def _written(self, table: Any, head: int, commit: Commit) -> Any:
         """Return the branch's snapshot; raise an error where it does not follow what the branch began with.
@@ -262,7 +258,7 @@ class IcebergTable(LakeTable):
         """
         for _ in range(_TRIES):
             try:
-                changes = table.manageSnapshots().fastForwardBranch(_MAIN, self._branch)
+                changes = table.manageSnapshots().fastForwardBranch("main", self._branch)
                 for tag in (_LAST,) if commit.batch == CLAIM_ONLY else (_LAST, _BATCH):
                     change = changes.replaceTag if table.refs().get(tag) is not None else changes.createTag
                     changes = change(tag, written.snapshotId()).setMaxRefAgeMs(tag, _FOREVER_MS)

@@ -11,7 +11,6 @@ from xml.sax.saxutils import quoteattr
 from cloud.jars import java
 from cloud.jars.coordinates import Coordinates, JarError, parse_coordinates
 
-SETTINGS_VARIABLE = "ONCEGATE_IVY_SETTINGS"
 # Ivy's types for jars; not those for tests, sources and documentation.
 _JAR_TYPES = ("jar", "bundle", "maven-plugin", "orbit")
 _RETRIEVED = "[organisation]:[artifact]:[revision](:[classifier]).[ext]"
@@ -43,8 +42,7 @@ def fetch(
 
 def settings(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Return the user's Ivy settings: $ONCEGATE_IVY_SETTINGS, or else ~/.ivy2/ivysettings.xml; None without any."""
-    chosen = environment.get(SETTINGS_VARIABLE)
-    if chosen:
+    if chosen := environment.get("ONCEGATE_IVY_SETTINGS"):
         return Path(chosen)
     usual = Path.home() / ".ivy2" / "ivysettings.xml"
     return usual if os.path.isfile(usual) else None  # noqa: PTH113  # is_file() raises where a service sees no home
@@ -84,8 +82,7 @@ def _command(description: Path, folder: Path) -> list[str]:
     if ivy_jar is None:
         raise JarError(f"no Ivy jar in {pyspark_folder() / 'jars'}")
     command = [str(java.require()), "-jar", str(ivy_jar)]
-    own_settings = settings()
-    if own_settings is not None:
+    if (own_settings := settings()) is not None:
         command += ["-settings", str(own_settings)]
     # A separate cache, removed with the folder, so that a bad download is never reused.
     command += ["-cache", str(folder / "ivy-cache"), "-ivy", str(description)]

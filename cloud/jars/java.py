@@ -18,8 +18,7 @@ _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 def require(environment: Mapping[str, str] = os.environ) -> Path:
     """Return a `java`; raise JarError without any."""
-    java = find(environment)
-    if java is None:
+    if (java := find(environment)) is None:
         raise JarError(
             f"no Java runtime {VERSION_MIN} or newer in JAVA_HOME or PATH; on Debian install openjdk-17-jre-headless "
             "or openjdk-21-jre-headless"
@@ -41,11 +40,9 @@ def home(java: Path) -> Path:
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
-    chosen = environment.get("JAVA_HOME")
-    if chosen:
+    if chosen := environment.get("JAVA_HOME"):
         yield Path(chosen) / "bin" / "java"
-    on_path = shutil.which("java", path=environment.get("PATH"))
-    if on_path:
+    if on_path := shutil.which("java", path=environment.get("PATH")):
         yield Path(on_path)
     if _SYSTEM_RUNTIMES.is_dir():
         yield from sorted(_SYSTEM_RUNTIMES.glob("*/bin/java"))

@@ -22,12 +22,11 @@ OWNER = f'{{"oncegate":"{_WRITER}"}}'
 """The owner's row of a table with places, which a job refuses as it does one of a newer job."""
 _STAGING = sql.Identifier("oncegate staging")
 """A name that none of the tables can have: within a transaction it hides them."""
-_KEY = "PRIMARY KEY (id, partition)"
 # Under the id of the events' table, so that one made anew has no places.
-_CREATE = f"""
-    CREATE TABLE IF NOT EXISTS {{places}}
+_CREATE = """
+    CREATE TABLE IF NOT EXISTS {places}
     (id text, partition integer, first bigint NOT NULL, next bigint NOT NULL, epoch integer NOT NULL,
-     topic_id text NOT NULL, {_KEY})
+     topic_id text NOT NULL, PRIMARY KEY (id, partition))
 """
 _BEGIN = """
     INSERT INTO {places} VALUES (%(id)s, %(partition)s, %(first)s, %(next)s, %(epoch)s, %(topic_id)s)
@@ -38,13 +37,11 @@ _MOVE = """
     UPDATE {places} SET next = %(next)s, epoch = %(epoch)s
     WHERE id = %(id)s AND partition = %(partition)s AND next = %(was)s AND topic_id = %(topic_id)s
 """
-_CREATE_KEYS = "CREATE SEQUENCE IF NOT EXISTS {keys}"
 # Numbers of microseconds: a table that was restored gives none again that it had given before.
 _RENEW_KEYS = """
     SELECT setval(%s, t) FROM {keys}, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS t) now
     WHERE last_value < t
 """
-_NEXT_KEY = "SELECT nextval(%s)"
 _DUE = """
     SELECT DISTINCT n.version FROM {new} n JOIN {table} t USING (fingerprint)
     WHERE t.kafka_partition = ANY(%s) ORDER BY n.version
@@ -53,8 +50,6 @@ _READ_NEW = """
     SELECT t.* FROM {table} t WHERE t.fingerprint IN (SELECT n.fingerprint FROM {new} n WHERE n.version = %s)
     ORDER BY t.kafka_partition, t.kafka_offset
 """
-_DONE = "DELETE FROM {new} WHERE version = %s"
-_READ = "SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +79,16 @@ class ConsumerTable:
     ) -> None:
         self.retention_seconds = retention_seconds
         self._connection = connection
-        self._places = {"places": identifier(table, "_places")}
-        self._keys = identifier(table, "_batches")
+        self._names = {"places": identifier(table, "_places"), "keys": identifier(table, "_batches")}
+        self._keys = self._names["keys"].as_string(connection)
         self._table = table
         self._keeps_new = keeps_new
         self._tables = PostgresTables(connection, table, quarantine, retention_seconds)
         connection.execute(self._sql(_CREATE))
         if keeps_new:
             connection.execute(self._tables.sql(Statements.CREATE_NEW))
-            connection.execute(sql.SQL(_CREATE_KEYS).format(keys=self._keys))
-            connection.execute(sql.SQL(_RENEW_KEYS).format(keys=self._keys), (self._keys.as_string(connection),))
+            connection.execute(self._sql("CREATE SEQUENCE IF NOT EXISTS {keys}"))
+            connection.execute(self._sql(_RENEW_KEYS), (self._keys,))
         owner = {"id": self.id, "version": 0, "metadata": OWNER}
         connection.execute(self._tables.sql(Statements.FIRST_CLAIM), owner)
         row = connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
@@ -107,7 +102,8 @@ class ConsumerTable:
     def places(self, topic_id: str) -> dict[int, Place]:
         """Return the places; raise StopError where they are of another topic of this name, or the table is another."""
         self._tables.check_id(self._connection)
-        found = self._connection.execute(self._sql(_READ), (self.id,)).fetchall()
+        read = self._sql("SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s")
+        found = self._connection.execute(read, (self.id,)).fetchall()
         if others := {row[4] for row in found} - {topic_id}:
             raise StopError(
                 f"table {self._table}: it has read the topic with the id {', '.join(sorted(others))}, and this one has "
@@ -159,7 +155,7 @@ class ConsumerTable:
             return cursor.execute(self._tables.sql(_READ_NEW), (batch,), prepare=False).fetchall()
 
     def done(self, batch: int) -> None:
-        self._connection.execute(self._tables.sql(_DONE), (batch,))
+        self._connection.execute(self._tables.sql("DELETE FROM {new} WHERE version = %s"), (batch,))
 
     def _widen(self, made: Made) -> dict[str, str]:
         """Return the types of a transform's columns; the table gets those that it lacks."""
@@ -173,7 +169,7 @@ class ConsumerTable:
         return types
 
     def _next_key(self) -> int:
-        row = self._connection.execute(_NEXT_KEY, (self._keys.as_string(self._connection),)).fetchone()
+        row = self._connection.execute("SELECT nextval(%s)", (self._keys,)).fetchone()
         return int(row[0]) if row else 0
 
     def _values(self, partition: int, place: Place, topic_id: str) -> dict[str, object]:
@@ -181,4 +177,4 @@ class ConsumerTable:
         return of | {"first": place.first, "next": place.next, "epoch": place.epoch}
 
     def _sql(self, text: str) -> sql.Composed:
-        return sql.SQL(text).format(**self._places)
+        return sql.SQL(text).format(**self._names)

@@ -18,7 +18,6 @@ _RAISED = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILI
 """The end of a traceback from an executor, which Spark passes on as text."""
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 """What Hadoop takes for a pattern in a path."""
-_PROJECTION = "org.apache.spark.sql.catalyst.plans.logical.Project"
 
 
 @contextmanager
@@ -135,9 +134,8 @@ def only_adds_columns(made: DataFrame, given: DataFrame) -> bool:
     node, source = (frame._jdf.queryExecution().analyzed() for frame in known)
     columns = source.output()
     while not node.equals(source):
-        if node.getClass().getName() != _PROJECTION or not node.subqueries().isEmpty():
-            return False
-        if not columns.diff(node.projectList()).isEmpty():
+        is_projection = node.getClass().getName() == "org.apache.spark.sql.catalyst.plans.logical.Project"
+        if not is_projection or not node.subqueries().isEmpty() or not columns.diff(node.projectList()).isEmpty():
             return False
         node = node.child()
     return True

@@ -24,7 +24,6 @@ _CLAIMS = "oncegate-claims"
 _EFFECTS_DONE = "oncegate-effects-done"
 _FLUSH_FAILED = "oncegate-flush-failed"
 _PROBE = "oncegate-probe"
-_WRONG_CHECKSUM = "ChecksumException"
 _VERSION = "v1"
 """The version of both logs in Spark 3 to 4.2; their format is internal to Spark, not an interface."""
 
@@ -190,7 +189,7 @@ class Checkpoint:
         try:
             return jvm.read_text(self._spark, f"{self._folder}/{name}")
         except Py4JJavaError as error:
-            if _WRONG_CHECKSUM not in (text := str(error.java_exception)):
+            if "ChecksumException" not in (text := str(error.java_exception)):
                 raise
             raise self._torn(name, text) from error
 

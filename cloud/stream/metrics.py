@@ -9,8 +9,6 @@ from cloud.stream.records import OBSERVATION
 from cloud.table.metrics import BatchMetrics
 from cloud.table.sink import Written
 
-_STATE_DISK_BYTES = "rocksdbSstFileSize"
-
 
 class JobMetrics(BatchMetrics, Observer):
     """Counts what it observes."""
@@ -48,7 +46,7 @@ class JobMetrics(BatchMetrics, Observer):
         self.duplicates.labels("state").inc(duplicates(progress))
         self.dropped.inc(dropped_by_watermark(progress))
         self.state_rows.set(sum(state.numRowsTotal for state in progress.stateOperators))
-        self.state_disk.set(sum(state.customMetrics.get(_STATE_DISK_BYTES, 0) for state in progress.stateOperators))
+        self.state_disk.set(sum(state.customMetrics.get("rocksdbSstFileSize", 0) for state in progress.stateOperators))
         observed = progress.observedMetrics.get(OBSERVATION)
         if observed is None:
             return

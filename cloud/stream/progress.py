@@ -18,8 +18,6 @@ from contract.fields import VERSION
 
 logger = logging.getLogger(__name__)
 
-_DUPLICATES = "numDroppedDuplicateRows"
-
 
 class Observer(Counts):
     """Receives notice of each batch, and ignores it; a subclass must neither fail nor block."""
@@ -96,7 +94,7 @@ class ProgressLines(StreamingQueryListener):
 
 def duplicates(progress: StreamingQueryProgress) -> int:
     """Return the number of records that the state has dropped as duplicates."""
-    return sum(int(state.customMetrics.get(_DUPLICATES, 0)) for state in progress.stateOperators)
+    return sum(int(state.customMetrics.get("numDroppedDuplicateRows", 0)) for state in progress.stateOperators)
 
 
 def dropped_by_watermark(progress: StreamingQueryProgress) -> int:
