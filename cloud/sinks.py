@@ -77,7 +77,7 @@ POSTGRES: Final = SinkKind(
 )
 ICEBERG: Final = SinkKind(
     "iceberg",
-    opens="cloud.iceberg.sink:open_tables",
+    opens="cloud.iceberg.table:open_tables",
     identifies="cloud.iceberg.catalog:identify",
     maintains="cloud.maintenance:maintain_iceberg",
     frames="cloud.iceberg.catalog:frames",

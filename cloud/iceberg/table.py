@@ -1,4 +1,4 @@
-"""An Iceberg table whose snapshots hold rows together with the offsets that they came from."""
+"""The job's Iceberg tables, whose snapshots hold rows together with the offsets that they came from."""
 
 import logging
 import re
@@ -15,8 +15,13 @@ from pyspark.sql.types import StructType
 from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog
 from cloud.runtime import disk, jvm
+from cloud.sinks import Tables
+from cloud.table import quarantine, rows
 from cloud.table.commits import CLAIM_ONLY, Commit, parse, to_json
+from cloud.table.devices import Devices
+from cloud.table.lake import LakeSink
 from cloud.table.lake_table import LakeTable
+from cloud.table.transform import Transform
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +51,27 @@ PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+
+
+def open_tables(
+    spark: SparkSession,
+    tables: Tables,
+    devices: Devices,
+    retention: int,
+    *,
+    transform: Transform | None = None,
+    **_: Any,
+) -> LakeSink:
+    """Open both tables, which are created if absent; a snapshot always tells of its new rows."""
+    names = catalog.connect(spark, tables)
+    for name, schema, by in zip(names, (rows.SCHEMA, quarantine.SCHEMA), (rows.PARTITIONED_BY, ()), strict=True):
+        create(spark, name, schema, by)
+    table, unfit = (IcebergTable(spark, name, keeps_rows=name == names[0]) for name in names)
+    for opened in (table, unfit):
+        opened.check_files()
+    table.widen(rows.SCHEMA)
+    unfit.widen(quarantine.SCHEMA)
+    return LakeSink(table, unfit, devices, retention, transform)
 
 
 def create(spark: SparkSession, name: str, schema: StructType, partitioned_by: Sequence[str] = ()) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cloud import hooks
 from cloud.delta.sink import TABLE, open_tables
 from cloud.delta.table import DeltaTable, Layout
-from cloud.iceberg import sink as iceberg
+from cloud.iceberg import table as iceberg
 from cloud.postgres.sink import PostgresSink
 from cloud.sinks import DELTA, ICEBERG, Tables
 from cloud.stream.records import read_records

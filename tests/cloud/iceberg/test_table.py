@@ -16,8 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from cloud.errors import SinkError, StopError
 from cloud.iceberg import catalog, table
-from cloud.iceberg.sink import open_tables
-from cloud.iceberg.table import IcebergTable, create
+from cloud.iceberg.table import IcebergTable, create, open_tables
 from cloud.runtime import disk
 from cloud.sinks import ICEBERG, Tables
 from cloud.table import quarantine, rows
