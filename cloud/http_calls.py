@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,41 +36,6 @@ _INSERT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """What is called, and how patiently."""
-
-    url: str
-    headers: Mapping[str, str]
-    pool: urllib3.PoolManager
-
-    def send(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """POST rows one after the other; return the dead letters, raise OSError where the service takes no row."""
-        letters = []
-        for row in rows:
-            mark = bytes(row["fingerprint"])
-            body = json.dumps(dict(row), default=_text)
-            own = {"Content-Type": "application/json", "Idempotency-Key": f'"{mark.hex()}"'}
-            try:
-                answer = self.pool.request(
-                    *("POST", self.url),
-                    body=body,
-                    headers={**self.headers, **own},
-                    redirect=False,
-                    preload_content=False,
-                )
-                said = answer.read(ANSWER_BYTES_MAX).decode(errors="replace").replace("\x00", "\ufffd")
-                answer.close()  # with what is unread
-            except urllib3.exceptions.HTTPError as error:
-                raise OSError(f"{self.url}: {error}") from error
-            if answer.status in _REFUSED:
-                of = {"url": self.url, "fingerprint": mark, "status": answer.status}
-                letters.append({**of, "answer": said, "body": body})
-            elif not 200 <= answer.status < 300:
-                raise OSError(f"{self.url}: status {answer.status}: {said}")
-        return letters
-
-
 def post(
     rows: DataFrame | Iterable[Mapping[str, Any]],
     url: str,
@@ -96,18 +61,42 @@ def post(
         connected(read_connection(connection)) as opened,
     ):
         opened.execute(sql.SQL(_CREATE).format(identifier(dead_letters)))
-        service = Service(url, headers or {}, pool)
+        send = partial(_send, pool, url, headers or {})
         while some := list(islice(rest, ROWS_AT_ONCE)):
             by_device: dict[object, list[Mapping[str, Any]]] = {}
             for row in some:
                 by_device.setdefault(row["device"], []).append(row)
             with ThreadPoolExecutor(devices_at_once) as threads:
-                for letters in threads.map(service.send, by_device.values()):
+                for letters in threads.map(send, by_device.values()):
                     with durable_transaction(opened):
                         for letter in letters:
                             opened.execute(sql.SQL(_INSERT).format(identifier(dead_letters)), letter)
                     count += len(letters)
     return count
+
+
+def _send(
+    pool: urllib3.PoolManager, url: str, headers: Mapping[str, str], rows: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """POST rows one after the other; return the dead letters, raise OSError where the service takes no row."""
+    letters = []
+    for row in rows:
+        mark = bytes(row["fingerprint"])
+        body = json.dumps(dict(row), default=_text)
+        own = {"Content-Type": "application/json", "Idempotency-Key": f'"{mark.hex()}"'}
+        try:
+            answer = pool.request(
+                *("POST", url), body=body, headers={**headers, **own}, redirect=False, preload_content=False
+            )
+            said = answer.read(ANSWER_BYTES_MAX).decode(errors="replace").replace("\x00", "\ufffd")
+            answer.close()  # with what is unread
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(f"{url}: {error}") from error
+        if answer.status in _REFUSED:
+            letters.append({"url": url, "fingerprint": mark, "status": answer.status, "answer": said, "body": body})
+        elif not 200 <= answer.status < 300:
+            raise OSError(f"{url}: status {answer.status}: {said}")
+    return letters
 
 
 def _in_order(rows: DataFrame | Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
