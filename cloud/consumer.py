@@ -363,11 +363,9 @@ class Reader:
 
     def _lag(self) -> int:
         """Return the number of unread records of the partition with the most of them, as far as the client knows."""
-        behind = [0]
-        for partition, place in self._places.items():
-            known = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
-            behind.append(known[1] - place.next)
-        return max(behind)
+        known = partial(self._consumer.get_watermark_offsets, cached=True)
+        ends = {partition: known(TopicPartition(self._topic, partition))[1] for partition in self._places}
+        return max([0, *(end - self._places[partition].next for partition, end in ends.items())])
 
     def _is_record(self, message: Message) -> bool:
         error = message.error()

@@ -154,7 +154,7 @@ def _invocation(command: Command, words: Sequence[str]) -> Invocation:
     options, own = spark.split(words)
     if options.in_cluster and command.engine is Engine.SESSION:
         parser.error("argument --deploy-mode: the rows are printed here, so the driver runs here, too")
-    if options.in_cluster and (options.is_local or options.is_standalone):
+    if options.in_cluster and options.master.startswith(("local", "spark:")):
         parser.error(f"argument --deploy-mode: with --master {options.master}, Spark runs a Python driver only here")
     if options.in_cluster:  # the files that the arguments name are on the driver's machine
         return Invocation(command, tuple(own), options)

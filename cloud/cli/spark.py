@@ -61,11 +61,6 @@ class SparkOptions:
         return self.master.startswith("local")
 
     @property
-    def is_standalone(self) -> bool:
-        """Whether the cluster is one of Spark's own, which starts no Python driver."""
-        return self.master.startswith("spark:")
-
-    @property
     def in_cluster(self) -> bool:
         """Whether the driver runs on a machine of the cluster."""
         return self.deploy_mode == "cluster"

@@ -213,4 +213,4 @@ class Checkpoint:
         stream.close()
 
     def _path(self, name: str) -> Any:
-        return jvm.hadoop_path(self._spark, f"{self._folder}/{name}" if name else self._folder)
+        return jvm.hadoop_path(self._spark, f"{self._folder}/{name}")
