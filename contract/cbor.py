@@ -30,13 +30,6 @@ _pack_half, _pack_single, _pack_double = struct.Struct(">e").pack, struct.Struct
 _unpack_half, _unpack_single = struct.Struct(">e").unpack, struct.Struct(">f").unpack
 
 
-def encode(value: object) -> bytes:
-    """Encode a value deterministically; raise TypeError or ValueError where an event cannot hold it."""
-    parts: list[bytes] = []
-    encode_into(parts, value)
-    return b"".join(parts)
-
-
 def encode_text(text: str) -> bytes:
     """Encode text in NFC; raise ValueError (UnicodeEncodeError) on a lone surrogate."""
     if not text.isascii():
@@ -57,7 +50,10 @@ def encode_integer(number: int) -> bytes:
 
 
 def encode_map(entries: Mapping[str, object]) -> bytes:
-    """Encode a map, its entries sorted by their encoded keys, without those whose value is null."""
+    """Encode a map, its entries sorted by their encoded keys, without those whose value is null.
+
+    Raise TypeError or ValueError where an event cannot hold a value.
+    """
     parts: list[bytes] = []
     _encode_map_into(parts, entries)
     return b"".join(parts)

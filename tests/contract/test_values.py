@@ -76,9 +76,15 @@ def test_other_text_is_not_base64url(text: str) -> None:
         decode_base64url(text)
 
 
+def encoded(value: object) -> bytes:
+    parts: list[bytes] = []
+    cbor.encode_into(parts, value)
+    return b"".join(parts)
+
+
 @given(maps(values, max_size=40) | finite | st.floats(1 << 64, 1 << 70) | integers | integers.map(float) | st.text())
 def test_the_encoding_is_the_canonical_one_of_the_reduced_value(value: Value) -> None:
-    assert cbor.encode(value) == cbor2.dumps(_reduced(value), canonical=True)
+    assert encoded(value) == cbor2.dumps(_reduced(value), canonical=True)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +103,13 @@ def test_the_encoding_is_the_canonical_one_of_the_reduced_value(value: Value) ->
 )
 def test_what_has_no_encoding_is_a_value_error(value: object, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        cbor.encode([value])
+        encoded([value])
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1j])
 def test_what_has_no_type_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="no place"):
-        cbor.encode([value])
+        encoded([value])
 
 
 def _reduced(value: object) -> object:
