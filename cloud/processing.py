@@ -92,6 +92,5 @@ def send_to_topic(rows: DataFrame, bootstrap_servers: str, topic: str, **propert
     key = F.lower(F.hex("fingerprint"))
     body = F.to_json(F.struct(key.alias("fingerprint"), *(name for name in rows.columns if name != "fingerprint")))
     writer = rows.select(key.alias("key"), body.alias("value")).write.format("kafka")
-    for name, value in properties.items():
-        writer = writer.option(f"kafka.{name.replace('_', '.')}", value)
+    writer = writer.options(**{f"kafka.{name.replace('_', '.')}": value for name, value in properties.items()})
     writer.option("kafka.bootstrap.servers", bootstrap_servers).option("topic", topic).save()

@@ -3,12 +3,11 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cloud.auditing import leaves
@@ -119,10 +118,7 @@ def frames_of_postgres(spark: SparkSession, tables: Tables) -> tuple[DataFrame, 
                 written.writelines(copy)
             schema = ", ".join(f"{name} {kind.replace('binary', 'string')}" for name, kind in of.items())
             reader = spark.read.option("mode", "FAILFAST").option("maxStringLen", _TEXT_MAX)
-            frames.append(reader.json(f"file://{file}", schema).withColumns(_binary(of)))
+            # PostgreSQL's JSON has bytes in hex, behind a backslash and an x.
+            binary = {name: F.unhex(F.substring(name, 3, _TEXT_MAX)) for name, kind in of.items() if kind == "binary"}
+            frames.append(reader.json(f"file://{file}", schema).withColumns(binary))
     return frames[0], frames[1]
-
-
-def _binary(kinds: Mapping[str, str]) -> dict[str, Column]:
-    """Return those that PostgreSQL's JSON has in hex, behind a backslash and an x."""
-    return {name: F.unhex(F.substring(name, 3, _TEXT_MAX)) for name, kind in kinds.items() if kind == "binary"}

@@ -84,12 +84,11 @@ class Topic:
         reader = self._spark.read.format("kafka").option("subscribe", self._name).option("includeHeaders", "true")
         reader = reader.option("startingOffsets", self._offsets(starts)).option("endingOffsets", self._offsets(ends))
         reader = reader.option("kafka.isolation.level", "read_committed")
-        for name, value in self._settings.items():
-            reader = reader.option(f"kafka.{name}", value)
-        return reader.load()
+        return reader.options(**{f"kafka.{name}": value for name, value in self._settings.items()}).load()
 
     def _list(self, spec: Any) -> dict[int, Any]:
-        places = {info.partition(): self._place(info.partition()) for info in self._describe().partitions()}
+        place_of = partial(self._class("org.apache.kafka.common.TopicPartition"), self._name)
+        places = {info.partition(): place_of(info.partition()) for info in self._describe().partitions()}
         answers = self._wait(self._client.listOffsets(dict.fromkeys(places.values(), spec)).all())
         return {partition: answers.get(place) for partition, place in places.items()}
 
@@ -98,9 +97,6 @@ class Topic:
 
     def _describe(self) -> Any:
         return self._wait(self._client.describeTopics([self._name]).allTopicNames()).get(self._name)
-
-    def _place(self, partition: int) -> Any:
-        return self._class("org.apache.kafka.common.TopicPartition")(self._name, partition)
 
     def _wait(self, future: Any) -> Any:
         return future.get(ANSWER_SECONDS_MAX, self._class("java.util.concurrent.TimeUnit").SECONDS)

@@ -18,19 +18,18 @@ _FETCH: dict[str, str | int] = {
 
 def read_topic(spark: SparkSession, kafka: KafkaSettings, starting_offsets: str) -> DataFrame:
     """Return the stream of committed records, which fails where the topic has lost unread ones."""
-    reader = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("subscribe", kafka.topic)
-        .option("startingOffsets", starting_offsets)
-        .option("maxOffsetsPerTrigger", kafka.offsets_per_trigger_max)
-        .option("kafka.isolation.level", "read_committed")
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-    )
-    for name, value in {**_FETCH, **kafka.properties}.items():
-        reader = reader.option(f"kafka.{name}", value)
-    return reader.load().select("key", "value", "partition", "offset", "timestamp", "headers")
+    options: dict[str, str | int] = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": kafka.topic,
+        "startingOffsets": starting_offsets,
+        "maxOffsetsPerTrigger": kafka.offsets_per_trigger_max,
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        **{f"kafka.{name}": value for name, value in {**_FETCH, **kafka.properties}.items()},
+    }
+    topic = spark.readStream.format("kafka").options(**options).load()
+    return topic.select("key", "value", "partition", "offset", "timestamp", "headers")
 
 
 def drop_duplicates(records: DataFrame, window_seconds: int) -> DataFrame:
