@@ -12,7 +12,6 @@ from cloud.auditing.store import Series, TopicSpan
 
 NAMED_MAX = 1000
 """The number of findings of each kind that are listed; the audit's tables have all."""
-DOUBLED = "doubled"
 RANGE = (*account.EPOCH, "first", "last", "status")
 RECORD = ("status", *account.PLACE, "fingerprint", "device", *account.LABEL)
 
@@ -120,7 +119,7 @@ def find(
     frames = [unwritten, named.located, named.forgeries, unaccounted]
     if twice:  # a further pass over the table
         copies = rows.join(F.broadcast(doubled.limit(NAMED_MAX)), on="fingerprint", how="left_semi")
-        frames.append(copies.withColumns({"status": F.lit(DOUBLED), "device": F.lit(None).cast("string")}))
+        frames.append(copies.withColumns({"status": F.lit("doubled"), "device": F.lit(None).cast("string")}))
     by_status, per_epoch, differing = _sections(compared, worst)
     ordered = (frame.select(*RECORD).orderBy("status", *account.PLACE).limit(NAMED_MAX) for frame in frames)
     records = [record for frame in ordered for record in frame.collect()]

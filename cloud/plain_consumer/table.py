@@ -84,6 +84,7 @@ class ConsumerTable:
         self._table = table
         self._keeps_new = keeps_new
         self._tables = PostgresTables(connection, table, quarantine, retention_seconds)
+        self.id = self._tables.id
         connection.execute(self._sql(_CREATE))
         if keeps_new:
             connection.execute(self._tables.sql(Statements.CREATE_NEW))
@@ -94,10 +95,6 @@ class ConsumerTable:
         row = connection.execute(self._tables.sql(Statements.LAST), (self.id,)).fetchone()
         if row is None or json.loads(row[0])["oncegate"] != _WRITER:
             raise StopError(f"table {table}: a job writes it. Use another, with --succeeds {self.id}")
-
-    @property
-    def id(self) -> str:
-        return self._tables.id
 
     def places(self, topic_id: str) -> dict[int, Place]:
         """Return the places; raise StopError where they are of another topic of this name, or the table is another."""

@@ -55,6 +55,8 @@ class PostgresSink:
             self._tables = PostgresTables(opened, table, quarantine, retention_seconds)
             if keeps_new:
                 opened.execute(self._tables.sql(Statements.CREATE_NEW))
+        self.id = self._tables.id
+        self.folders: tuple[str, ...] = ()
         self._sql = self._tables.sql
         self._devices = devices
         self._transform = transform
@@ -64,14 +66,6 @@ class PostgresSink:
         self._has_dropped_left = False
         """Whether the staging tables of earlier jobs are dropped."""
         self.last_commit()
-
-    @property
-    def id(self) -> str:
-        return self._tables.id
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return ()
 
     def last_commit(self) -> Commit | None:
         with connected(self._connection) as connection:
