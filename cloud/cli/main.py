@@ -16,8 +16,7 @@ def main() -> None:
     try:
         sys.exit(run(commands.parse(sys.argv[1:])))
     except ModuleNotFoundError as error:
-        extras = "cloud,sim" if error.name in ("numpy", "matplotlib") else "cloud"
-        print_error(f"{error.name} is not installed; from the checkout: pip install '.[{extras}]'")
+        print_error(f"{error.name} is not installed; from the checkout: pip install '.[cloud]'")
     except (JarError, JobError, OSError) as error:
         print_error(str(error))
     except KeyboardInterrupt:
