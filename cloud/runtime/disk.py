@@ -55,7 +55,8 @@ class FlushedFolders:
         try:
             for file, folder in self._folders:
                 with _named(folder):
-                    _flush(file, folder)
+                    if _LIBC.syncfs(file) != 0:
+                        raise OSError(number := ctypes.get_errno(), os.strerror(number))
         except FlushError as error:
             self._failure = str(error)
             raise
@@ -67,9 +68,3 @@ def _named(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise FlushError(f"{folder}: cannot be flushed to its disk: {error.strerror}") from error
-
-
-def _flush(file: int, folder: str) -> None:
-    if _LIBC.syncfs(file) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), folder)
