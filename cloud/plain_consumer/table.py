@@ -50,6 +50,7 @@ _READ_NEW = """
     SELECT t.* FROM {table} t WHERE t.fingerprint IN (SELECT n.fingerprint FROM {new} n WHERE n.version = %s)
     ORDER BY t.kafka_partition, t.kafka_offset
 """
+_READ = "SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,7 @@ class ConsumerTable:
     def places(self, topic_id: str) -> dict[int, Place]:
         """Return the places; raise StopError where they are of another topic of this name, or the table is another."""
         self._tables.check_id(self._connection)
-        read = self._sql("SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id = %s")
-        found = self._connection.execute(read, (self.id,)).fetchall()
+        found = self._connection.execute(self._sql(_READ), (self.id,)).fetchall()
         if others := {row[4] for row in found} - {topic_id}:
             raise StopError(
                 f"table {self._table}: it has read the topic with the id {', '.join(sorted(others))}, and this one has "

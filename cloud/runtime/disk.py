@@ -55,8 +55,7 @@ class FlushedFolders:
         try:
             for file, folder in self._folders:
                 with _named(folder):
-                    if _LIBC.syncfs(file) != 0:
-                        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+                    _flush(file, folder)
         except FlushError as error:
             self._failure = str(error)
             raise
@@ -68,3 +67,9 @@ def _named(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise FlushError(f"{folder}: cannot be flushed to its disk: {error.strerror}") from error
+
+
+def _flush(file: int, folder: str) -> None:
+    if _LIBC.syncfs(file) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), folder)
