@@ -38,7 +38,7 @@ class Admission:
 
     def __init__(self, settings: DevicesSettings) -> None:
         self._lists = bool(settings.allow or settings.deny)
-        self._admits_anonymous = not settings.requires_proof
+        self._admits_anonymous = settings.require != "authenticated"
         self._admits = lru_cache(maxsize=_DEVICES_KEPT)(lambda device: _admits(settings, device))
         self._protected: frozenset[str] = frozenset()
 
@@ -104,13 +104,8 @@ def _check_own(authenticated: str, decoded: Decoded) -> None:
 
 
 def _admits(settings: DevicesSettings, device: str) -> bool:
-    if _matches(device.casefold(), [pattern.casefold() for pattern in settings.deny]):
-        return False
-    return not settings.allow or _matches(device, settings.allow)
-
-
-def _matches(device: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(device, pattern) for pattern in patterns)
+    is_denied = any(fnmatchcase(device.casefold(), pattern.casefold()) for pattern in settings.deny)
+    return not is_denied and (not settings.allow or any(fnmatchcase(device, pattern) for pattern in settings.allow))
 
 
 def is_denial(reason: str) -> bool:
@@ -164,7 +159,6 @@ class Numbers:
                 del self._kept[one]
 
     def clear(self) -> None:
-        """Forget all."""
         self._kept.clear()
         self._forgotten = 0.0
 

@@ -23,7 +23,6 @@ from agent.telemetry.counters import Transport
 from agent.telemetry.links import Links
 
 if TYPE_CHECKING:
-    from agent.http.events import Mappings
     from agent.http.sources import Sources
     from agent.mappings.mapping import EventMapping
 
@@ -128,28 +127,22 @@ async def _serve_http(opening: Opening, files: WatchedFiles) -> AsyncIterator[Op
     from agent.http.server import HttpServer
     from agent.http.views import Views
 
+    @cache
+    def mappings() -> Mapping[str, EventMapping]:
+        from agent.mappings.catalog import catalog  # with its library, once a request names a mapping
+
+        return catalog(opening.every.mappings.own, opening.every.mappings.folder)
+
     sources = opening.sources()
     server = HttpServer(
         *(opening.every.http, opening.receive, Views(sources), sources.responses),
         refuse=opening.refuse,
-        mappings=known_mappings(opening.every),
+        mappings=mappings,
         listen=opening.listen,
     )
     renewal = Renewal("http", files, lambda: opening.protect(server.renew()), (HttpSettingsError,))
     async with sources.history.sampled(), server:
         yield Opened(server.address, renewal=renewal)
-
-
-def known_mappings(settings: Settings) -> Mappings:
-    """Return the function that returns all mappings, which imports their library at its first call."""
-
-    @cache
-    def known() -> Mapping[str, EventMapping]:
-        from agent.mappings.catalog import catalog
-
-        return catalog(settings.mappings.own, settings.mappings.folder)
-
-    return known
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,15 +42,13 @@ class WatchedFiles:
         self._refused = self._seen
 
     def _state(self) -> frozenset[_Stamp]:
-        return frozenset(_stamps(self._places()))
-
-
-def _stamps(places: Iterable[Path]) -> Iterator[_Stamp]:
-    for place in places:
-        with suppress(OSError):
-            for path in place.iterdir() if place.is_dir() else (place,):
-                found = path.stat()
-                yield path, found.st_ino, found.st_ctime_ns, found.st_size  # also after a change of rights
+        stamps = set()
+        for place in self._places():
+            with suppress(OSError):
+                for path in place.iterdir() if place.is_dir() else (place,):
+                    found = path.stat()
+                    stamps.add((path, found.st_ino, found.st_ctime_ns, found.st_size))  # also after a change of rights
+        return frozenset(stamps)
 
 
 @dataclass(frozen=True, slots=True)

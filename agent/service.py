@@ -36,7 +36,7 @@ from agent.store.write.writer import do_nothing
 from agent.systemd.notifier import Notifier, supervise, wait_for_space
 from agent.systemd.sockets import Sockets
 from agent.telemetry.counters import Transport
-from agent.telemetry.links import Links, LinksOfLanes
+from agent.telemetry.links import Links
 from agent.telemetry.process_state import ProcessState, RecentErrors
 
 log = logging.getLogger(__name__)
@@ -156,9 +156,9 @@ async def _run(
 def _process_state(
     errors: RecentErrors, links: Mapping[str, Links], lanes: Mapping[str, ForwardedLane]
 ) -> ProcessState:
-    states = {lane: (one.turn.priority, links[lane]) for lane, one in lanes.items() if one.turn is not None}
+    priorities = {lane: one.turn.priority for lane, one in lanes.items() if one.turn is not None}
     uplink = lanes[DEFAULT_LANE].uplink
-    return ProcessState(errors, LinksOfLanes(links), None if uplink is None else uplink.state, states)
+    return ProcessState(errors, links, None if uplink is None else uplink.state, priorities)
 
 
 def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dict[str, ForwardedLane]:

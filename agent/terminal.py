@@ -66,7 +66,7 @@ def table(
     for number, line in enumerate(lines):
         row = number - bool(headings)
         colour = Colour.FAINT if row < 0 else (colours[row] if row < len(colours) else None)
-        cells = [_padded(cell, width) for cell, width in zip(line[:last], widths, strict=True)]
+        cells = [cell + " " * (width - _width(cell)) for cell, width in zip(line[:last], widths, strict=True)]
         if cells and colour is not None:
             cells[0] = paint(cells[0], colour)
         wrapped = textwrap.wrap(line[last], width) if width >= _LAST_COLUMN_MIN else [line[last]]
@@ -76,10 +76,10 @@ def table(
 
 
 def column_widths(rows: Sequence[Sequence[str]], widths_min: Sequence[int] = ()) -> list[int]:
-    """Return the width of each column but the last."""
-    columns = range(len(rows[0]) - 1) if rows else range(len(widths_min))
+    """Return the width of each column but the last, given one row at least."""
+    columns = range(len(rows[0]) - 1)
     least = widths_min or [0] * len(columns)
-    return [max(least[column], *(_width(row[column]) for row in rows), 0) for column in columns]
+    return [max(least[column], *(_width(row[column]) for row in rows)) for column in columns]
 
 
 def shortened(text: str, columns: int) -> str:
@@ -118,10 +118,6 @@ def duration(seconds: float) -> str:
 
 def _is_seen(sign: str) -> bool:
     return sign.isprintable() or unicodedata.category(sign) == "Zs"
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
 
 
 def _width(text: str) -> int:

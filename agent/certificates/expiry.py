@@ -77,10 +77,9 @@ def _named(settings: Settings) -> Iterator[tuple[str, CertificateRole, str, byte
 def _read(connection: str, role: CertificateRole, source: str, text: bytes | None) -> Certificate:
     try:
         ends = list(read_pem(files.read(Path(source)).data if text is None else text))
-    except OSError as error:
-        return Certificate(connection, role, source, None, error.strerror or str(error))
-    except CertificateError as error:
-        return Certificate(connection, role, source, None, str(error))
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        return Certificate(connection, role, source, None, reason)
     if not ends:
         return Certificate(connection, role, source, None, "no certificate in PEM")
     return Certificate(connection, role, source, min(ends) if role is CertificateRole.OWN else max(ends))
@@ -94,28 +93,24 @@ _CENTURY_YEAR = 50
 """A year of two digits is of the 20th century from here on (RFC 5280, section 4.1.2.5.1)."""
 
 
-class CertificateError(Exception):
-    """The bytes are not a certificate."""
-
-
 def read_pem(data: bytes) -> Iterator[datetime]:
-    """Yield the end of validity of each certificate in PEM; other blocks, such as keys, are skipped."""
+    """Yield the end of validity of each certificate in PEM; raise ValueError. Other blocks, as keys, are skipped."""
     for block in _PEM.finditer(data):
         try:
             der = base64.b64decode(b"".join(block[1].split()), validate=True)
         except binascii.Error as error:
-            raise CertificateError(f"not base64: {error}") from error
+            raise ValueError(f"not base64: {error}") from error
         yield read_der(der)
 
 
 def read_der(data: bytes) -> datetime:
-    """Return the end of validity of a certificate in DER."""
+    """Return the end of validity of a certificate in DER; raise ValueError."""
     validity = _VALIDITY.search(data)
     if validity is None:
-        raise CertificateError("no validity")
+        raise ValueError("no validity")
     short, long = validity[3], validity[4]
     text = long or (b"19" if int(short[:2]) >= _CENTURY_YEAR else b"20") + short
     try:
         return datetime.strptime(text.decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     except ValueError as error:
-        raise CertificateError(f"not a time: {error}") from error
+        raise ValueError(f"not a time: {error}") from error

@@ -163,7 +163,7 @@ def _warnings(settings: Settings, configuration: Path) -> Iterator[str]:
     mqtt, identity, lanes = settings.mqtt, settings.identity, settings.forward.lanes
     if not (settings.coap.enabled or settings.http.enabled or mqtt.enabled):
         yield "coap, http and mqtt are all disabled: no event can arrive"
-    if mqtt.enabled and settings.devices.requires_proof:
+    if mqtt.enabled and settings.devices.require == "authenticated":
         yield "devices.require: nobody is authenticated to the gateway over MQTT, and all of its messages are rejected"
     if mqtt.subscriptions and not mqtt.enabled:
         yield "mqtt.subscriptions: mqtt.enabled is false: nothing is subscribed"

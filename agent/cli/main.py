@@ -32,21 +32,18 @@ def main() -> None:
     except (StoreError, sqlite3.Error) as error:
         hint = "; the store is damaged: see oncegate verify" if is_damage(error, opening=True) else ""
         print_error(f"{error}{hint}")
-        sys.exit(FAILURE)
     except PermissionError as error:
         print_error(f"{error.filename}: {error.strerror}; run it as root, or as the user that the agent runs as")
-        sys.exit(FAILURE)
     except KeyboardInterrupt:
-        sys.exit(FAILURE)
+        pass
     except BrokenPipeError:
         _abandon_output()
-        sys.exit(FAILURE)
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
         _abandon_output()
         print_error(f"the output cannot be written: {error.strerror}")
-        sys.exit(FAILURE)
+    sys.exit(FAILURE)
 
 
 def _abandon_output() -> None:

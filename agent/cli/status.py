@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     label = f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"
     held_log = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
     is_log_held = running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED
+    forgotten = f"; {count(status.forgotten_early, 'fingerprint')} forgotten before identity.retention"
     maybe_lost = f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended"
     held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
     shown = [
@@ -56,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         *((f"lane {printable(lane)}", _states(events)) for lane, events in status.lanes.items()),
         ("oldest", _oldest(status)),
         ("label", "none yet" if status.epoch is None else label),
-        ("on disk", f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{_forgotten(status)}"),
+        (
+            "on disk",
+            f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{forgotten if status.forgotten_early else ''}",
+        ),
         ("log", paint(held_log, Colour.WARNING) if is_log_held else ""),
         ("refused", paint(printable(requests.text()), Colour.WARNING) if requests and requests.refused else ""),
         ("maybe lost", maybe_lost if status.maybe_lost else ""),
@@ -98,19 +102,12 @@ def sessions_lost(status: GatewayStatus) -> str:
     return f"the broker lost the agent's session {times}, last {_age(status.mqtt_session_lost_at)} ago"
 
 
-def _forgotten(status: GatewayStatus) -> str:
-    """Return how many fingerprints the store had no space for."""
-    early = count(status.forgotten_early, "fingerprint")
-    return f"; {early} forgotten before identity.retention" if status.forgotten_early else ""
-
-
 def _states(events: EventCounts) -> str:
     lost = f", {events.lost:,} lost" if events.lost else ""
     return f"{events.new:,} new, {events.forwarded:,} forwarded, {events.processed:,} processed{lost}"
 
 
 def _age(timestamp: int | None) -> str:
-    """Return the time since a timestamp."""
     return duration(max(0.0, time.time() - (timestamp or 0) / 1000))
 
 

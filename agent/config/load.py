@@ -11,6 +11,7 @@ from agent.config import files, readers, toml_lines, ways
 from agent.config.mistakes import ConfigurationError, Mistake, SettingErrors, suggestion, texts
 from agent.config.settings import GatewaySettings, KafkaSettings, Settings
 from agent.config.subscriptions import resolve
+from agent.delivery import Media
 
 DEFAULT_PATH = Path("/etc/oncegate/oncegate.toml")
 PATH_VARIABLE = "ONCEGATE_CONFIG"
@@ -38,13 +39,11 @@ class Source:
 
     def line(self, *path: str) -> int | None:
         """Return the line of a section or its key, None where it is unknown."""
-        parts = (*filter(None, path[0].split(".")), *path[1:])
-        return toml_lines.line_at(self.lines, parts) if parts else None
+        parts = tuple(filter(None, (*path[0].split("."), *path[1:])))
+        return toml_lines.line_at(self.lines, parts)
 
     def mistake(self, section: str, key: str, message: str) -> Mistake:
-        """Return a mistake with its place."""
-        path = (section, key) if key else (section,)
-        return Mistake(self.name, self.line(*path), section, key, message)
+        return Mistake(self.name, self.line(section, key), section, key, message)
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -131,7 +130,7 @@ def _resolve_mappings(parts: dict[str, Any], source: Source) -> Iterator[Mistake
     if TOP not in parts or "mqtt" not in parts:
         return
     mqtt, mappings = parts["mqtt"], parts[TOP]
-    if not mappings.own and mappings.folder is None and all(one.is_own_format for one in mqtt.subscriptions):
+    if not mappings.own and mappings.folder is None and all(isinstance(one.media, Media) for one in mqtt.subscriptions):
         return
     from agent.mappings.catalog import catalog  # with jmespath, which most gateways need not
     from agent.mappings.mapping import MappingError

@@ -41,12 +41,6 @@ class SettingErrors(ValueError):  # noqa: N818  # several
     """Several mistakes in one setting or section; each is an argument."""
 
 
-def raise_all(*mistakes: tuple[bool, str]) -> None:
-    """Raise SettingErrors with each text whose condition holds."""
-    if found := [text for wrong, text in mistakes if wrong]:
-        raise SettingErrors(*found)
-
-
 def read_entries(value: object, read: Callable[[object], _Entry], expected: str) -> tuple[_Entry, ...]:
     """Read a list of tables; raise SettingErrors with the mistakes of all entries."""
     if not isinstance(value, list):

@@ -4,6 +4,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import TypeVar
@@ -79,14 +80,10 @@ def path(value: object) -> Path:
     return Path(text(value))
 
 
-def file(value: object) -> Path:
-    """Read the path of a file that the service must be able to read."""
-    return path(value)
-
-
-def secret(value: object) -> str:
-    """Read text that no command shows."""
-    return text(value)
+file = partial(path)
+"""Reads the path of a file that the service must be able to read."""
+secret = partial(text)
+"""Reads text that no command shows."""
 
 
 def secret_path(value: object) -> Path:

@@ -15,7 +15,7 @@ from agent.config import readers
 from agent.config import subscriptions as topics
 from agent.config.identity_rules import IdentityRule, read_rules
 from agent.config.lanes import Lane, read_lanes
-from agent.config.mistakes import raise_all
+from agent.config.mistakes import SettingErrors
 from contract.fields import RETENTION_SECONDS
 
 if TYPE_CHECKING:
@@ -123,11 +123,6 @@ class DevicesSettings:
         default=None,
     )
 
-    @property
-    def requires_proof(self) -> bool:
-        """Whether anonymous senders are refused."""
-        return self.require == "authenticated"
-
 
 @dataclass(frozen=True, slots=True)
 class MappingSettings:
@@ -175,22 +170,17 @@ class MqttSettings:
         """Raise SettingErrors where one option has no effect without another."""
         files = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
         unused = [name for name in files if not self.tls and getattr(self, name) is not None]
-        raise_all(
-            *((True, f"{name}: expected only with tls = true") for name in unused),
-            (
-                self.tls_key_file is not None and self.tls_certificate_file is None,
-                "tls_key_file: expected only with tls_certificate_file",
-            ),
-            (self.password_file is not None and self.username is None, "password_file: expected only with username"),
-            (
-                self.session_expiry_seconds < 1,
-                "session_expiry: expected a second at least, or the broker keeps no messages",
-            ),
-            (
-                self.enabled and not self.base_topic and not self.subscriptions,
-                "enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]",
-            ),
-        )
+        mistakes = [f"{name}: expected only with tls = true" for name in unused]
+        if self.tls_key_file is not None and self.tls_certificate_file is None:
+            mistakes.append("tls_key_file: expected only with tls_certificate_file")
+        if self.password_file is not None and self.username is None:
+            mistakes.append("password_file: expected only with username")
+        if self.session_expiry_seconds < 1:
+            mistakes.append("session_expiry: expected a second at least, or the broker keeps no messages")
+        if self.enabled and not self.base_topic and not self.subscriptions:
+            mistakes.append("enabled: expected a base_topic or at least one of [[mqtt.subscriptions]]")
+        if mistakes:
+            raise SettingErrors(*mistakes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +219,13 @@ class IdentitySettings:
 
     def __post_init__(self) -> None:
         """Raise SettingErrors where a rule's window exceeds the retention, or the memory is too small."""
-        raise_all(
-            (
-                any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules),
-                "rules: expected a window no longer than retention",
-            ),
-            (self.memory_bytes < 16 << 20, "memory: expected 16 MiB at least, for the latest fingerprints"),
-        )
+        mistakes = []
+        if any((rule.window_seconds or 0) > self.retention_seconds for rule in self.rules):
+            mistakes.append("rules: expected a window no longer than retention")
+        if self.memory_bytes < 16 << 20:
+            mistakes.append("memory: expected 16 MiB at least, for the latest fingerprints")
+        if mistakes:
+            raise SettingErrors(*mistakes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,6 @@ class Subscription:
     """A format of ours, or a mapping: by its name until the configuration has been read as a whole."""
 
     @property
-    def is_own_format(self) -> bool:
-        """Whether its messages are in a format of ours."""
-        return isinstance(self.media, Media)
-
-    @property
     def identifies(self) -> bool:
         """Whether duplicates can be recognised, as far as the format decides it."""
         return isinstance(self.media, Media | str) or self.media.identifies

@@ -39,11 +39,8 @@ def first_repeated(text: str) -> tuple[str, int, int] | None:
 
 def line_at(lines: Mapping[Path, int], path: Path) -> int | None:
     """Return the line of a key, or of the innermost table around it that has one."""
-    while path:
-        if path in lines:
-            return lines[path]
-        path = path[:-1]
-    return None
+    within = (path[:length] for length in range(len(path), 0, -1))
+    return next((lines[one] for one in within if one in lines), None)
 
 
 def _named(text: str) -> Iterator[tuple[int, str, Path, Path]]:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -71,14 +71,9 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 """In records a protocol is not escaped."""
 
 
-def installed() -> EntryPoints:
-    """Return the entry points of all ways in."""
-    return entry_points(group=GROUP)
-
-
 def find(name: str) -> WayIn:
     """Return another package's way in; raise ValueError where none is installed, or it is not one."""
-    found = installed()
+    found = entry_points(group=GROUP)
     others = sorted(found.names - OWN.keys())
     if name not in others:
         raise ValueError(f"no such way in is installed; there are: {', '.join(others) or 'none'}")
@@ -107,4 +102,4 @@ def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, WayIn]:
 
 def protocols() -> list[str]:
     """Return the protocols of all ways in that are installed."""
-    return [*limits(), *sorted(installed().names - OWN.keys())]
+    return [*limits(), *sorted(entry_points(group=GROUP).names - OWN.keys())]

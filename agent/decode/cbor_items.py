@@ -85,7 +85,6 @@ def trailing_bytes(count: int) -> Undecodable:
 
 
 def _end_of_item(body: bytes, start: int) -> int:
-    """Return the position after the item at a position."""
     try:
         end = _walk(body, start)
     except IndexError:

@@ -53,7 +53,6 @@ class Application:
     """Of answers larger than one piece."""
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve a request."""
         assert scope["type"] == "http"  # neither lifespan nor WebSocket: the server's settings
         try:
             response = await self._respond(scope, receive)

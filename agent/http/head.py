@@ -100,16 +100,7 @@ _FIELD: Final = rb"([A-Za-z-]+): ?([!-~](?:[ -~]*[!-~])?)"
 _FIELDS: Final = re.compile(rb"(?:%b\r\n)*%b" % (_FIELD, _FIELD))
 _EACH_FIELD: Final = re.compile(_FIELD)
 _NAMES: Final = frozenset(
-    (
-        b"host",
-        b"content-type",
-        b"content-length",
-        b"authorization",
-        b"accept",
-        b"accept-encoding",
-        b"connection",
-        b"user-agent",
-    )
+    b"host content-type content-length authorization accept accept-encoding connection user-agent".split()
 )
 _KEPT: Final = b"keep-alive"
 _LENGTH: Final = re.compile(rb"[0-9]{1,9}")

@@ -25,6 +25,7 @@ from agent.status import GatewayStatus
 from agent.store.counts import EventCounts
 from agent.store.layout import FILE_NAME
 from agent.store.schema import disk_space
+from agent.telemetry.links import reports_of
 from agent.telemetry.process_state import UplinkState
 from contract.record import ClockTrust
 
@@ -74,7 +75,7 @@ class _Agent(Collector):
         yield from _ages(sources, status)
         trusted = sources.clock.trust() is ClockTrust.TRUSTED
         yield _gauge("clock_trusted", "1 where the clock counts as right.", trusted)
-        states = {(link,): report.state for link, report in sources.state.links.reports().items()}
+        states = {(link,): report.state for link, report in reports_of(sources.state.links).items()}
         up, paused = ({key: getattr(state, name) for key, state in states.items()} for name in ("up", "paused"))
         yield _gauges("link_up", "1 while the connection works as it should.", ("link",), up)
         yield _gauges("link_paused", "1 while it is not used, as configured.", ("link",), paused)
@@ -108,7 +109,6 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 
 def _counters(sources: Sources) -> Iterator[Metric]:
-    """Yield the counts of events, deliveries and responses."""
     by_via = {(via,): counts for via, counts in sources.pipeline.counts.items()}
     retransmissions = {(via,): transport.duplicates() for via, transport in sources.transports.items()}
     accepted = {via: counts.accepted for via, counts in by_via.items()}
@@ -155,7 +155,6 @@ def _store(sources: Sources, status: GatewayStatus) -> Iterator[Metric]:
 
 
 def _uplink(uplink: UplinkState, waiting: int) -> Iterator[Metric]:
-    """Yield the use of a capped uplink."""
     yield _gauge("uplink_max_bytes_per_second", "The cap of the uplink.", uplink.bytes_per_second_max)
     yield _counter("uplink_sent_bytes", "Sent to Kafka by the forwarder.", (), {(): uplink.sent_bytes})
     seconds = uplink.seconds_left(waiting)

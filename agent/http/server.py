@@ -109,7 +109,6 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
         port: int = self._socket.getsockname()[1]
         return port
 
@@ -142,7 +141,6 @@ class _Server(uvicorn.Server):
         self._ended = asyncio.Event()
 
     def end(self) -> None:
-        """Request the end of the main loop."""
         self.should_exit = True
         self._ended.set()
 

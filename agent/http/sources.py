@@ -20,7 +20,7 @@ from agent.store.lanes import LaneStores
 from agent.store.read.documents import read_device, read_events, read_trace
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History, Totals
-from agent.telemetry.links import OF_LANES, document_of
+from agent.telemetry.links import OF_LANES, document_of, reports_of
 from agent.telemetry.process_state import ProcessState
 
 SEARCHED_EVENTS_MAX = 20_000
@@ -53,7 +53,6 @@ class Sources:
         return self.store.trouble() or "; ".join(one.trouble for one in self.transports.values() if one.trouble)
 
     def metrics(self) -> tuple[str, bytes]:
-        """Return media type and text for Prometheus."""
         from agent.http.metrics import read_metrics  # its client takes 0.8 MB: only where metrics are read
 
         return read_metrics(self)
@@ -73,13 +72,11 @@ class Sources:
         return self.status()
 
     def trace(self, fingerprint: bytes) -> list[dict[str, object]]:
-        """Return the traces of the events with a fingerprint."""
         self._flush()
         times = {lane: outbox.times for lane, outbox in self.store.outboxes.items()}
         return read_trace(self._folder, self._gateway, fingerprint, times)
 
     def device(self, device: str) -> dict[str, object]:
-        """Return the data of the page of one device."""
         self._flush()
         return {
             "device": device,
@@ -113,7 +110,7 @@ class Sources:
             "status": found.document(),
             "store_bytes_max": self.store.bytes_max,
             "written_bytes": self.store.written_bytes(),
-            "links": document_of(self.state.links.reports()),
+            "links": document_of(reports_of(self.state.links)),
             "lanes": self._lanes(found.lanes),
             "uplink": self._uplink(),
             "devices": self.pipeline.activity.devices(DEVICES_SHOWN_MAX),
@@ -128,9 +125,11 @@ class Sources:
                 "priority": priority,
                 "new": counts[name].new,
                 "oldest_new": counts[name].oldest_new,
-                "links": {link: report for link, report in document_of(links.reports()).items() if link in OF_LANES},
+                "links": document_of(
+                    {link: one for link, one in self.state.links[name].reports().items() if link in OF_LANES}
+                ),
             }
-            for name, (priority, links) in sorted(self.state.lanes.items(), key=lambda one: -one[1][0])
+            for name, priority in sorted(self.state.priorities.items(), key=lambda one: -one[1])
             if name in counts
         ]
 

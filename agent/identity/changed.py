@@ -37,7 +37,7 @@ def basis(identity: IdentitySettings, mqtt: MqttSettings, mappings: MappingSetti
         from agent.mappings.catalog import configured  # with jmespath, which most gateways need not
 
         found |= {f"mappings {one.name}": one.identity for one in configured(mappings.own, mappings.folder)}
-    return {name: _digest(value) for name, value in found.items()}
+    return {name: sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32] for name, value in found.items()}
 
 
 def changed(now: Basis, fact: str | None) -> Sequence[str]:
@@ -57,7 +57,3 @@ def note_basis(now: Basis, outbox: Outbox) -> None:
             outbox.set_fact(IDENTITY_BASIS, fact)
     except OutboxError as error:  # the disk is full: the next start says it again
         _log.warning("identity=not-noted reason=%r", str(error))
-
-
-def _digest(value: object) -> str:
-    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from agent.mappings.mapping import EventMapping, MappingError, read
 
-_FILE = "builtin.toml"
-
 
 @cache
 def builtin() -> Mapping[str, EventMapping]:
@@ -28,7 +26,7 @@ def topics(name: str) -> str:
 
 
 def _text() -> str:
-    return files("agent.mappings").joinpath(_FILE).read_text()
+    return files("agent.mappings").joinpath("builtin.toml").read_text()
 
 
 def catalog(own: Sequence[EventMapping], folder: Path | None) -> Mapping[str, EventMapping]:

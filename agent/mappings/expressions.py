@@ -50,16 +50,10 @@ def _split(text: str) -> list[str]:
     """Return literal parts and expressions in turns; braces within an expression are balanced."""
     parts, start, depth = [], 0, 0
     for at, character in enumerate(text):
-        if character == "{":
-            depth += 1
-            if depth == 1:
-                parts.append(text[start:at])
-                start = at + 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                parts.append(text[start:at])
-                start = at + 1
+        if (character, depth) in (("{", 0), ("}", 1)):
+            parts.append(text[start:at])
+            start = at + 1
+        depth += (character == "{") - (character == "}")
         if depth < 0:
             break
     if depth:

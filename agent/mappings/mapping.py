@@ -201,12 +201,7 @@ def _map(written: object) -> Evaluate:
     fields = [(name, _expression(text)) for name, text in written.items()]
 
     def evaluate(root: Root, work: Work) -> object:
-        found = {}
-        for name, expression in fields:
-            value = expression(root, work)
-            if value is not None:
-                found[name] = value
-        return found
+        return {name: value for name, expression in fields if (value := expression(root, work)) is not None}
 
     return evaluate
 

@@ -18,13 +18,8 @@ def plain(tree: Tree) -> Plain | None:
     make = _MAKERS.get(tree["type"])
     if make is None:
         return None
-    parts = []
-    for child in tree["children"]:
-        part = plain(child)
-        if part is None:
-            return None
-        parts.append(part)
-    return make(tree, parts)
+    parts = [part for child in tree["children"] if (part := plain(child)) is not None]
+    return make(tree, parts) if len(parts) == len(tree["children"]) else None
 
 
 def is_true(value: object) -> bool:
@@ -92,11 +87,8 @@ def _not(tree: Tree, parts: Sequence[Plain]) -> Plain:
 
 def _comparator(tree: Tree, parts: Sequence[Plain]) -> Plain | None:
     first, second = parts
-    if tree["value"] == "eq":
-        return lambda value: _equal(first(value), second(value))
-    if tree["value"] == "ne":
-        return lambda value: not _equal(first(value), second(value))
-    return None
+    wanted = {"eq": True, "ne": False}.get(tree["value"])
+    return None if wanted is None else lambda value: _equal(first(value), second(value)) is wanted
 
 
 def _equal(first: object, second: object) -> bool:
@@ -107,10 +99,6 @@ def _equal(first: object, second: object) -> bool:
 def _object(tree: Tree, parts: Sequence[Plain]) -> Plain:
     entries = [(child["value"], part) for child, part in zip(tree["children"], parts, strict=True)]
     return lambda value: None if value is None else {name: part(value) for name, part in entries}
-
-
-def _entry(tree: Tree, parts: Sequence[Plain]) -> Plain:
-    return parts[0]
 
 
 _MAKERS: Final[Mapping[str, Callable[[Tree, Sequence[Plain]], Plain | None]]] = {
@@ -126,7 +114,7 @@ _MAKERS: Final[Mapping[str, Callable[[Tree, Sequence[Plain]], Plain | None]]] = 
     "not_expression": _not,
     "comparator": _comparator,
     "multi_select_dict": _object,
-    "key_val_pair": _entry,
+    "key_val_pair": lambda tree, parts: parts[0],
 }
 
 

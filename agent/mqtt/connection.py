@@ -76,7 +76,6 @@ class Connection:
             self._next_read = None
 
     def resume(self) -> None:
-        """Continue reading."""
         if self._reading is None and (sock := self._socket()) is not None:
             self._reading = sock
             self._loop.add_reader(sock, self._readable)
@@ -148,7 +147,6 @@ class Connection:
             self._read_soon()
 
     def _write(self) -> None:
-        """Send all that is queued at once."""
         if (sock := self._socket()) is None:
             return
         self._writing = True

@@ -18,7 +18,6 @@ REMAINING_LENGTH_MAX: Final = 0x0FFF_FFFF
 
 _PUBLISH: Final = 0x30
 _TYPE_BITS: Final = 0xF0
-_RETAIN_BIT: Final = 0x01
 _LENGTH_BYTES_MAX: Final = 4
 
 
@@ -113,7 +112,7 @@ class Packets:
 
     def _message(self, first: int, head: bytes, length: int) -> Message:
         """Decode a PUBLISH (MQTT 5 section 3.3) from its beginning."""
-        qos, retain = first >> 1 & 3, bool(first & _RETAIN_BIT)
+        qos, retain = first >> 1 & 3, bool(first & 1)
         at = 2 + int.from_bytes(head[:2], "big")
         name = head[2:at]
         message_id = 0

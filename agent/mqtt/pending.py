@@ -4,11 +4,19 @@ Acknowledgements are sent in the order of receipt (MQTT 5 section 4.6), for outc
 before the list that names its device.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+
+@dataclass(slots=True, eq=False)
+class PendingAck:
+    """The acknowledgement of one message in progress."""
+
+    message_id: int
+    """0 for a message at QoS 0, which is not acknowledged and has no place in the order."""
+    size: int
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,6 @@ class PendingMessages:
         return self._held[0].since if self._held else None
 
     def add(self, pending: PendingMessage) -> None:
-        """Add a message that waits for a list."""
         self._held.append(pending)
         self._size += pending.ack.size
 
@@ -67,16 +74,6 @@ class PendingMessages:
             removed.append(self._held.popleft())
             self._size -= removed[-1].ack.size
         return removed
-
-
-@dataclass(slots=True, eq=False)
-class PendingAck:
-    """The acknowledgement of one message in progress."""
-
-    message_id: int
-    """0 for a message at QoS 0, which is not acknowledged and has no place in the order."""
-    size: int
-    done: bool = False
 
 
 class AckOrder:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -83,7 +83,6 @@ class Reception:
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
     def take(self, message: Message) -> None:
-        """Process a message from the broker."""
         topic, list_reader = message.topic, self._routes.list_reader(message)
         if message.size > self._routes.body_bytes_max:
             message.payload = message.payload[:REJECTED_BYTES_MAX]  # the rest is never used
@@ -114,7 +113,6 @@ class Reception:
         self._pending.released.clear()
 
     def close(self) -> None:
-        """Cancel all timers."""
         for handle in (self._timer, self._backlog_handle):
             if handle is not None:
                 handle.cancel()
@@ -168,15 +166,12 @@ class Reception:
             self._deliver(ack, delivery, message.size, message.topic)
         elif (name := self._routes.zigbee_name(message.topic)) is not None:
             self._zigbee(PendingMessage(ack, name, message.payload, message.size, self._loop.time()))
-        else:
-            self._ignore(ack, message.topic)
-
-    def _ignore(self, ack: PendingAck, topic: str) -> None:
-        """Acknowledge a message that no subscription matches: the session keeps subscriptions of former settings."""
-        self.ignored += 1
-        if self.ignored == 1:
-            _log.warning("mqtt=ignored topic=%r reason=%r", topic, "no subscription of the settings matches it")
-        self._finish(ack)
+        else:  # the session keeps subscriptions of former settings
+            self.ignored += 1
+            if self.ignored == 1:
+                reason = "no subscription of the settings matches it"
+                _log.warning("mqtt=ignored topic=%r reason=%r", message.topic, reason)
+            self._finish(ack)
 
     def _zigbee(self, pending: PendingMessage) -> None:
         kind, delivery = self._routes.zigbee_delivery(pending.name, pending.payload)
@@ -195,7 +190,10 @@ class Reception:
         listed, now, limits = self._routes.names.has_list, self._loop.time(), self._limits
         if listed:
             since_max = now - limits.unknown_seconds
-            self._give_up(self._pending.pop_overdue(since_max, limits.held_max, limits.held_bytes_max))
+            for overdue in self._pending.pop_overdue(since_max, limits.held_max, limits.held_bytes_max):
+                self._routes.names.mark_unknown(overdue.name)
+                _, delivery = self._routes.zigbee_delivery(overdue.name, overdue.payload)
+                self._reject(overdue.ack, delivery, self._routes.unknown_reason)
         if self._timer is None and (since := self._pending.since) is not None:
             self._timer = self._loop.call_at((since if listed else now) + limits.unknown_seconds, self._on_timer)
 
@@ -215,12 +213,6 @@ class Reception:
         elif not self._waiting_logged:
             self._waiting_logged = True
             _log.warning("mqtt=waiting for=%s hint=%r", self._routes.devices_topic, "is Zigbee2MQTT running?")
-
-    def _give_up(self, overdue: Sequence[PendingMessage]) -> None:
-        for pending in overdue:
-            self._routes.names.mark_unknown(pending.name)
-            _, delivery = self._routes.zigbee_delivery(pending.name, pending.payload)
-            self._reject(pending.ack, delivery, self._routes.unknown_reason)
 
     def _deliver(self, ack: PendingAck, delivery: Delivery, size: int, subscribed: str = "") -> None:
         """Pass on a delivery; `subscribed` is the topic of a message that [[mqtt.subscriptions]] match."""
@@ -245,7 +237,6 @@ class Reception:
         self.idle.clear()
 
     def _end_submission(self, ack: PendingAck, answer: Answer) -> None:
-        """End a submission by its outcome."""
         self._submitted -= 1
         if not self._submitted:
             self.idle.set()

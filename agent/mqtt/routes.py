@@ -48,7 +48,6 @@ class Routes:
 
     @property
     def devices_topic(self) -> str:
-        """The topic of Zigbee2MQTT's list of devices."""
         return f"{self._base}{DEVICES}"
 
     @property
@@ -127,7 +126,6 @@ class Routes:
         return None
 
     def may_be_event(self, topic: str, payload: bytes) -> bool:
-        """Whether a message may be an event."""
         name = self.zigbee_name(topic)
         return self.subscribed_delivery(topic, payload) is not None or (
             name is not None and self.names.kind(name, payload) is not Kind.STATE

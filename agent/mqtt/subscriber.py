@@ -64,7 +64,7 @@ class Subscriber:
         try:
             connected = await asyncio.to_thread(self._connect)
         except (MqttError, OutboxError) as error:
-            self._report_down(str(error))
+            self.links.report(LinkName.MQTT, DISCONNECTED, str(error))
             return
         connection = Connection(connected, self.session.gateway, self._routes.filters())
         reception = Reception(self._routes, self.receive, self.record, connection, self.limits)
@@ -104,7 +104,7 @@ class Subscriber:
             await connection.disconnect()
             reason = reception.ended.result() if reception.ended.done() else ""
         if reason:
-            self._report_down(reason)
+            self.links.report(LinkName.MQTT, DISCONNECTED, reason)
         if reception.lost:
             _log.warning("mqtt=lost messages=%d reason=%r", reception.lost, "they were sent at QoS 0")
         return broken
@@ -124,6 +124,3 @@ class Subscriber:
             await asyncio.to_thread(self.session.note, present=present)
         except OutboxError as error:
             _log.warning("mqtt=connected note=failed reason=%r", str(error))
-
-    def _report_down(self, reason: str) -> None:
-        self.links.report(LinkName.MQTT, DISCONNECTED, reason)

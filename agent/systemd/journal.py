@@ -94,7 +94,6 @@ class JournalHandler(logging.Handler):
             print(self.format(record), file=sys.stderr)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
         super().close()
 

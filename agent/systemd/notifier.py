@@ -49,7 +49,6 @@ class Notifier:
         return bool(self._address)
 
     def ready(self, status: str) -> None:
-        """Report that the service is up."""
         watched = () if self.watchdog_seconds is None else (_watchdog(self.watchdog_seconds),)
         self.tell("READY=1", f"STATUS={status}", *watched)
 

@@ -71,7 +71,6 @@ class Activity:
             self._add(reject.received, "rejected", reject.device, reject.via, b"", reject.reason)
 
     def refused(self, via: str, sender: str, answer: Answer, received: int) -> None:
-        """Record a request that was refused as a whole."""
         self._add(received, "refused", sender, via, b"", f"{answer.status.value}: {answer.reason}")
 
     def devices(self, limit: int = DEVICES_MAX) -> list[dict[str, object]]:

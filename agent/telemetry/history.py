@@ -58,7 +58,6 @@ class History:
 
     @asynccontextmanager
     async def sampled(self) -> AsyncIterator[None]:
-        """Sample until the block ends."""
         async with asyncio.TaskGroup() as tasks:
             sampling = tasks.create_task(self._run(), name="history")
             yield

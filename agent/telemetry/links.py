@@ -87,22 +87,15 @@ class Links:
             return _in_order(self._reports)
 
 
-class LinksOfLanes:
-    """The connections of all lanes as one: of each, the first lane that has trouble, else the first lane."""
-
-    def __init__(self, lanes: Mapping[str, Links]) -> None:
-        """Create them from those of each lane, by its name."""
-        self._lanes = lanes
-
-    def reports(self) -> dict[str, LinkReport]:
-        """Return the latest report of each connection, as `Links.reports` does; a trouble names its lane."""
-        shown: dict[str, LinkReport] = {}
-        for lane, links in self._lanes.items():
-            for link, report in links.reports().items():
-                if link not in shown or (shown[link].state.up and not report.state.up):
-                    is_of_lane = not report.state.up and len(self._lanes) > 1 and link in OF_LANES
-                    shown[link] = replace(report, reason=f"lane {lane}: {report.reason}") if is_of_lane else report
-        return _in_order(shown)
+def reports_of(lanes: Mapping[str, Links]) -> dict[str, LinkReport]:
+    """Return a report of each connection: of the first lane with trouble, which it names, or else of the first one."""
+    shown: dict[str, LinkReport] = {}
+    for lane, links in lanes.items():
+        for link, report in links.reports().items():
+            if link not in shown or (shown[link].state.up and not report.state.up):
+                is_of_lane = not report.state.up and len(lanes) > 1 and link in OF_LANES
+                shown[link] = replace(report, reason=f"lane {lane}: {report.reason}") if is_of_lane else report
+    return _in_order(shown)
 
 
 def document_of(reports: Mapping[str, LinkReport]) -> dict[str, dict[str, object]]:

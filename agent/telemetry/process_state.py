@@ -1,27 +1,12 @@
 """The state that is in the agent's process only, for the views: the uplink's, and the latest warnings."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agent.log_pairs import pairs
-from agent.telemetry.links import Links, LinksOfLanes
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessState:
-    """The parts that report it."""
-
-    recent_errors: RecentErrors
-    links: LinksOfLanes
-    uplink: Callable[[], UplinkState] | None
-    """Returns the use of a capped uplink; None where no cap is set."""
-    lanes: Mapping[str, tuple[int, Links]] = field(default_factory=dict)
-    """The priority of each lane by its name, and its own connections; empty without lanes."""
-
+from agent.telemetry.links import Links
 
 ERRORS_MAX = 50
 CHARACTERS_MAX = 1_000
@@ -36,7 +21,6 @@ class RecentErrors(logging.Handler):
         self._errors: deque[dict[str, object]] = deque(maxlen=ERRORS_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Store a log record."""
         self._errors.append(
             {
                 "time": int(record.created * 1000),
@@ -66,3 +50,16 @@ class UplinkState:
         if not events:
             return 0.0
         return events * self.bytes_per_event / self.bytes_per_second_max if self.bytes_per_event else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """The parts that report it."""
+
+    recent_errors: RecentErrors
+    links: Mapping[str, Links]
+    """The connections of each lane, by its name."""
+    uplink: Callable[[], UplinkState] | None
+    """Returns the use of a capped uplink; None where no cap is set."""
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Of each lane, by its name; empty without lanes."""

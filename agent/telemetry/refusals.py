@@ -3,13 +3,11 @@
 A refused sensor leaves no event, no device and no rejected bytes; this is what tells that it exists.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from agent.clock import Clock
 from agent.delivery import Answer
@@ -54,7 +52,7 @@ class RecentRequests:
     """The most frequent ones."""
 
     @classmethod
-    def of(cls, document: Mapping[str, Any] | None) -> RecentRequests | None:
+    def of(cls, document: Mapping[str, Any] | None) -> Self | None:
         """Return those of a document of `Refusals`; None without one, or where another version has written it."""
         try:
             reasons = tuple([Reason(**one) for one in document["reasons"]]) if document else ()
@@ -110,7 +108,6 @@ class Refusals:
         counts[key] = (counts.get(key, (0, ""))[0] + 1, sender)
 
     def recent(self) -> RecentRequests:
-        """Return the requests of the last minutes."""
         before, now, moment = self._before, self._now, self._clock.monotonic_ms()
         if moment - before.begun_ms > 2 * SPAN_MS:
             before = now

@@ -70,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
             for name, collect in members(settings, configuration):
                 content = encoded(collect, redaction)
                 sizes[name] = len(content)
-                _add(archive, name, content)
+                member = tarfile.TarInfo(f"{FOLDER}/{name}")
+                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                archive.addfile(member, io.BytesIO(content))
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror}") from error
     if arguments.json:
@@ -90,12 +92,6 @@ def _configuration(path: Path) -> tuple[Settings | None, object, list[str]]:
     except ConfigurationError as error:
         return None, {"mistakes": [asdict(mistake) for mistake in error.mistakes]}, secrets
     return settings, [asdict(setting) for setting in shown], [*secrets, *secrets_of(settings)]
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(f"{FOLDER}/{name}")
-    member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
-    archive.addfile(member, io.BytesIO(content))
 
 
 def members(settings: Settings | None, configuration: object) -> Iterator[tuple[str, Collect]]:

@@ -65,7 +65,6 @@ class Redaction:
         return value
 
     def clean_text(self, text: str) -> str:
-        """Return a text without secrets."""
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
         for pattern in _IN_TEXT:

@@ -1,7 +1,8 @@
 """The findings of the checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 
 class Condition(StrEnum):
@@ -19,21 +20,13 @@ class Finding:
     """One finding: the check, its result, the facts, and a remedy where one is needed."""
 
     check: str
-    condition: Condition
+    condition: Condition = field(kw_only=True)
     text: str
     hint: str = ""
 
 
-def fine(check: str, text: str) -> Finding:
-    """Return a finding without a problem."""
-    return Finding(check, Condition.FINE, text)
-
-
-def warning(check: str, text: str, hint: str = "") -> Finding:
-    """Return a finding that should be corrected, or cannot be checked."""
-    return Finding(check, Condition.WARNING, text, hint)
-
-
-def wrong(check: str, text: str, hint: str = "") -> Finding:
-    """Return a finding that has to be corrected."""
-    return Finding(check, Condition.WRONG, text, hint)
+fine = partial(Finding, condition=Condition.FINE)
+warning = partial(Finding, condition=Condition.WARNING)
+"""Of what should be corrected, or cannot be checked."""
+wrong = partial(Finding, condition=Condition.WRONG)
+"""Of what has to be corrected."""

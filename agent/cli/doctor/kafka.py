@@ -1,11 +1,9 @@
 """Checks Kafka: its reachability, the agent's rights, the topic's settings."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks them
@@ -43,7 +41,7 @@ class KafkaConnection:
     errors: LastError
 
     @classmethod
-    def open(cls, settings: KafkaSettings) -> KafkaConnection:
+    def open(cls, settings: KafkaSettings) -> Self:
         """Open the client; raise KafkaSettingsError."""
         errors = LastError()
         return cls(settings, open_admin(settings, errors), errors)
@@ -74,9 +72,8 @@ def _unreached(connection: KafkaConnection, error: KafkaException) -> Finding:
         hint = create_command(settings, len(connection.admin.list_topics(timeout=OPENING_SECONDS_MAX).brokers))
         return wrong("topic", f"topic {settings.topic} does not exist, or the agent may not describe it", hint)
     if code_of(error) == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return wrong(
-            "topic", f"the agent may not describe topic {settings.topic}", "grant DESCRIBE, READ and WRITE on it"
-        )
+        text = f"the agent may not describe topic {settings.topic}"
+        return wrong("topic", text, "grant DESCRIBE, READ and WRITE on it")
     connection.admin.poll(0)  # the client reports the cause only then
     reason = connection.errors.text or describe(error)
     file = settings.properties_file

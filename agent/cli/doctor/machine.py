@@ -58,11 +58,9 @@ def check_clock(clock: Clock, settings: GatewaySettings) -> Iterator[Finding]:
     elif clock.trust() is ClockTrust.TRUSTED:
         yield fine("clock", f"{now}; synchronised according to the kernel")
     else:
-        yield warning(
-            "clock",
-            f"{now}; not synchronised: events are marked untrusted, and each costs a look-up in the cloud",
-            'timedatectl set-ntp true, timedatectl timesync-status; or gateway.clock = "trusted" with a good RTC',
-        )
+        text = f"{now}; not synchronised: events are marked untrusted, and each costs a look-up in the cloud"
+        hint = 'timedatectl set-ntp true, timedatectl timesync-status; or gateway.clock = "trusted" with a good RTC'
+        yield warning("clock", text, hint)
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
@@ -197,9 +195,7 @@ def limit_in(file: Path) -> int | None:
 def existing(folder: Path) -> Path:
     """Return the folder, or the first existing one above it."""
     folder = folder.resolve()
-    while not folder.exists():
-        folder = folder.parent
-    return folder
+    return next(one for one in (folder, *folder.parents) if one.exists())
 
 
 SERVICE_TASKS: Final = Path("/sys/fs/cgroup/system.slice/oncegate.service/pids.max")

@@ -148,11 +148,9 @@ def _check_mosquitto(settings: MqttSettings) -> Iterator[Finding]:
         if str(settings.port) in (ports or [str(MOSQUITTO_PORT)]):
             yield from judge_mosquitto({words[0]: " ".join(words[1:]) for words in lines}, str(file))
             return
-    yield warning(
-        "mosquitto",
-        "its settings cannot be read from here; check that it keeps what it has acknowledged",
-        "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md",
-    )
+    text = "its settings cannot be read from here; check that it keeps what it has acknowledged"
+    hint = "persistence true, autosave_interval 1, max_queued_messages 0 in mosquitto.conf: docs/zigbee2mqtt.md"
+    yield warning("mosquitto", text, hint)
 
 
 def _mosquitto_files() -> Iterator[tuple[Path, Path]]:
@@ -188,12 +186,8 @@ def _lines(root: Path, file: Path) -> list[list[str]]:
 def judge_mosquitto(given: Mapping[str, str], file: str) -> Iterator[Finding]:
     """Check the settings of mosquitto.conf(5), read from a file; absent ones have their defaults."""
     if given.get("persistence", "false") != "true":
-        hint = f"persistence true in {file}"
-        yield wrong(
-            "mosquitto",
-            "persistence is off: a restart of the broker loses the messages that it queues for the agent",
-            hint,
-        )
+        text = "persistence is off: a restart of the broker loses the messages that it queues for the agent"
+        yield wrong("mosquitto", text, f"persistence true in {file}")
     else:
         yield fine("mosquitto", f"persistence true ({file})")
     autosave = given.get("autosave_interval", "1800")
@@ -224,48 +218,37 @@ def check_zigbee2mqtt(info: bytes | None, base: str) -> Iterator[Finding]:
         hint = 'start Zigbee2MQTT, compare mqtt.base_topic; without Zigbee2MQTT set it to ""'
         yield warning("zigbee2mqtt", f"it has published nothing in {base}/bridge/info", hint)
         return
-    lines: dict[str, dict[str, str]] = {"advanced": {}, "device_options": {}, "devices": {}}
+    lines: dict[str, list[str]] = {"advanced": [], "device_options": [], "devices": []}
     seen = advanced.get("last_seen", "disable")
     if seen not in ("epoch", "ISO_8601"):
-        lines["advanced"]["last_seen"] = "epoch"
-        yield warning(
-            "zigbee2mqtt", f"advanced.last_seen is {seen}: a message that is delivered twice becomes two events"
-        )
+        lines["advanced"].append("last_seen: epoch")
+        text = f"advanced.last_seen is {seen}: a message that is delivered twice becomes two events"
+        yield warning("zigbee2mqtt", text)
     else:
         yield fine("zigbee2mqtt", f"advanced.last_seen is {seen}")
     if advanced.get("output", "json") == "attribute":
-        lines["advanced"]["output"] = "json"
+        lines["advanced"].append("output: json")
         yield wrong("zigbee2mqtt", "advanced.output is attribute, which is not read")
     if advanced.get("cache_state_send_on_startup", True):
-        lines["advanced"]["cache_state_send_on_startup"] = "false"
+        lines["advanced"].append("cache_state_send_on_startup: false")
         yield warning("zigbee2mqtt", "at its start it publishes cached states, which look like new events")
     yield _check_qos(options.get("qos", 0), devices, lines)
     if any(lines.values()):
         text = "its configuration.yaml lacks these lines, each in the section of this name; restart it afterwards"
-        yield warning("zigbee2mqtt", text, _yaml(lines))
+        sections = (f"{name}:\n  " + "\n  ".join(entries) for name, entries in lines.items() if entries)
+        yield warning("zigbee2mqtt", text, "\n".join(sections))
 
 
-def _check_qos(qos: object, devices: Mapping[str, Mapping[str, Any]], lines: dict[str, dict[str, str]]) -> Finding:
+def _check_qos(qos: object, devices: Mapping[str, Mapping[str, Any]], lines: dict[str, list[str]]) -> Finding:
     """Check the QoS of all devices, and add the lines that raise it."""
     names = {address: str(device.get("friendly_name", address)) for address, device in devices.items()}
-    own = sorted(
-        (address for address in devices if devices[address].get("qos") == 0), key=lambda address: names[address]
-    )
-    lines["devices"] |= {f"'{address}'": "qos: 1" for address in own}
+    own = sorted((address for address in devices if devices[address].get("qos") == 0), key=names.__getitem__)
+    lines["devices"] += [f"'{address}':\n    qos: 1" for address in own]
     if qos != 0 and not own:
         return fine("zigbee2mqtt", f"device_options.qos is {qos}")
     if qos == 0:
-        lines["device_options"]["qos"] = "1"
+        lines["device_options"].append("qos: 1")
     some = ", ".join(names[address] for address in own[:_NAMED_MAX]) + (" and others" if len(own) > _NAMED_MAX else "")
     who = "all devices" if qos == 0 else some
     text = f"QoS 0 for {who}: the broker keeps none of its messages while the agent is disconnected"
     return wrong("zigbee2mqtt", text)
-
-
-def _yaml(lines: Mapping[str, Mapping[str, str]]) -> str:
-    text = []
-    for section, entries in lines.items():
-        text += [f"{section}:"] if entries else []
-        for key, value in entries.items():
-            text += [f"  {key}:", f"    {value}"] if section == "devices" else [f"  {key}: {value}"]
-    return "\n".join(text)

@@ -19,7 +19,6 @@ EXAMPLES = """examples:
   oncegate fingerprint --fields device,id event.json
 """
 LABEL_FIELDS = ("epoch", "sequence")
-WITHOUT_FINGERPRINT = "-"
 _CHOICES = ", ".join((*IDENTITY_FIELDS, *LABEL_FIELDS))
 _CBOR_FIRST = 0x80
 """The first byte of CBOR's arrays, maps and tags is not below this, that of JSON is."""
@@ -46,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print one line for each event: 32 hex digits, or - where its identity needs a label."""
     try:
-        lines = _fingerprint_lines(read_input(arguments.file), arguments.fields)
+        fingerprints = _fingerprints(read_input(arguments.file), arguments.fields)
     except (OSError, DecodeError) as error:
         raise CommandError(str(error)) from error
-    for line in lines:
-        print(json_line({"fingerprint": None if line == WITHOUT_FINGERPRINT else line}) if arguments.json else line)
+    for found in fingerprints:
+        print(json_line({"fingerprint": found}) if arguments.json else found or "-")
     return 0
 
 
@@ -64,20 +63,20 @@ def _read_fields(text: str) -> tuple[str, ...]:
     return fields
 
 
-def _fingerprint_lines(body: bytes, fields: tuple[str, ...]) -> list[str]:
+def _fingerprints(body: bytes, fields: tuple[str, ...]) -> list[str | None]:
     document = cbor.read(body) if body[:1] >= bytes([_CBOR_FIRST]) else json.read(body)
     if not isinstance(document, list | dict | Invalid):
         raise Undecodable("the input is neither a map nor an array of maps")
-    lines: list[str] = []
+    found: list[str | None] = []
     for number, entries in enumerate(document if isinstance(document, list) else [document], start=1):
         try:
-            lines.append(_fingerprint_line(entries, fields))
+            found.append(_fingerprint(entries, fields))
         except InvalidEvent as error:
             raise InvalidEvent(f"event {number}: {error}" if isinstance(document, list) else str(error)) from None
-    return lines
+    return found
 
 
-def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
+def _fingerprint(entries: object, fields: tuple[str, ...]) -> str | None:
     label = None
     if isinstance(entries, dict):
         label = _label(entries)
@@ -89,7 +88,7 @@ def _fingerprint_line(entries: object, fields: tuple[str, ...]) -> str:
     if not needs_label(event, chosen):
         label = label if chosen != fields else None
     elif label is None:
-        return WITHOUT_FINGERPRINT
+        return None
     return fingerprint(event, chosen, label).hex()
 
 

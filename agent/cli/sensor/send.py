@@ -112,7 +112,7 @@ def _send(body: Body, sender: CoapSender | HttpSender, arguments: argparse.Names
 
 
 def _sender(arguments: argparse.Namespace, opened: ExitStack) -> CoapSender | HttpSender:
-    """Return the sender for the target; raise TargetError, ApiError or CredentialsError."""
+    """Return the sender for the target; raise ValueError, ApiError or CredentialsError."""
     if arguments.http:
         if arguments.credentials is not None:
             raise CredentialsError("--credentials are for CoAP; over HTTP use https:// and --token-file")

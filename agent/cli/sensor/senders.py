@@ -180,14 +180,6 @@ def _report(text: str) -> None:
     print(f"oncegate: {text}", file=sys.stderr, flush=True)
 
 
-class TargetError(ValueError):
-    """The text is not the address of a gateway."""
-
-
-class DatagramSizeError(CoapError):
-    """No datagram carries the request."""
-
-
 class UntrustedResponseError(Exception):
     """A response under OSCORE is not protected, or not by the gateway that has the credentials."""
 
@@ -204,10 +196,10 @@ class Target:
 
 
 def read_target(text: str) -> Target:
-    """Read HOST, HOST:PORT, [ADDRESS]:PORT or a coap:// URI; raise TargetError."""
+    """Read HOST, HOST:PORT, [ADDRESS]:PORT or a coap:// URI; raise ValueError."""
     scheme, separator, rest = text.rpartition("://")
     if separator and scheme != "coap":
-        raise TargetError(f"{text!r}: expected HOST[:PORT]")
+        raise ValueError(f"{text!r}: expected HOST[:PORT]")
     if rest.count(":") > 1 and not rest.startswith("["):
         rest = f"[{rest}]"  # an IPv6 address alone
     try:
@@ -216,7 +208,7 @@ def read_target(text: str) -> Target:
     except ValueError:
         host, port = None, None
     if not host:
-        raise TargetError(f"{text!r}: expected HOST[:PORT]")
+        raise ValueError(f"{text!r}: expected HOST[:PORT]")
     return Target(host, port or PORT)
 
 
@@ -229,9 +221,9 @@ def waits(retransmits: int, random: Random) -> Iterator[float]:
 
 
 def check_size(size_bytes: int) -> None:
-    """Raise DatagramSizeError where no datagram carries so many bytes."""
+    """Raise CoapError where no datagram carries so many bytes."""
     if size_bytes > DATAGRAM_BYTES_MAX:
-        raise DatagramSizeError(
+        raise CoapError(
             f"the request has {size_bytes:,} bytes, more than a UDP datagram carries ({DATAGRAM_BYTES_MAX:,}); "
             "send it in parts, or by --http if http.max_body_bytes of the gateway allows it"
         )
@@ -255,8 +247,13 @@ class Request:
         """Whether the gateway has acknowledged the message, and its response is to follow."""
 
     def exchange(self, target: Target, seconds: Iterator[float], report: Callable[[str], None]) -> Message | None:
-        """Send until there is a response; return None where there is none. `report` is called for each resend."""
-        with _connect(target) as sock:
+        """Send until there is a response; return None where there is none. `report` is called for each resend.
+
+        Raise OSError where the host has no address.
+        """
+        family, kind, protocol, _, address = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as sock:
+            sock.connect(address)
             trouble = "no answer"
             for wait in seconds:
                 if self.transmissions and not self.received:
@@ -293,18 +290,6 @@ class Request:
         if reply.mtype is CON:
             _send(sock, Message(code=EMPTY, _mtype=ACK, _mid=reply.mid).encode())
         return reply
-
-
-def _connect(target: Target) -> socket.socket:
-    """Return a socket for the first address of a host; raise OSError where it has none."""
-    family, kind, protocol, _, address = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_DGRAM)[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.connect(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def _send(sock: socket.socket, datagram: bytes) -> str:

@@ -110,7 +110,6 @@ def _event_row(event: Document) -> tuple[Sequence[str], Colour | None]:
 
 
 def _summary(event: Document) -> str:
-    """Return the fields of an event in one line."""
     identity = [f"{name} {event[name]}" for name in ("boot", "id") if name in event]
     kind = [event["type"]] if event["type"] != "reading" else []
     words = [" ".join([*kind, *identity]), readings_text(event.get("data"), event.get("units"))]

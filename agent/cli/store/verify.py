@@ -20,15 +20,14 @@ EXAMPLES = """examples:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings, a line each; return 1 where there are any."""
-    folder = load.load(arguments.config).gateway.state_dir
-    results = {
-        lane_folder / FILE_NAME: verify(lane_folder / FILE_NAME) for lane_folder in store_folders(folder).values()
-    }
-    for path, result in results.items():
+    is_whole = True
+    for folder in store_folders(load.load(arguments.config).gateway.state_dir).values():
+        path, result = folder / FILE_NAME, verify(folder / FILE_NAME)
+        is_whole &= not result.findings
         if arguments.json:
             print(json.dumps({"store": str(path), "whole": not result.findings, **asdict(result)}))
             continue
         for finding in result.findings:
             print(f"{finding.check}: {printable(finding.text)}")
         print(f"{path}: {result.events} events are whole; {len(result.findings) or 'no'} findings")
-    return FAILURE if any(result.findings for result in results.values()) else 0
+    return 0 if is_whole else FAILURE

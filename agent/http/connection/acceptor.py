@@ -55,7 +55,6 @@ class Acceptor:
                 await asyncio.sleep(0)  # other tasks run now: accepting does not wait while clients are queued
 
     async def close(self) -> None:
-        """Close the remaining connections."""
         for task in self._open:
             task.cancel()
         if self._open:

@@ -123,14 +123,10 @@ class Protocol(H11Protocol):
         except h11.LocalProtocolError:  # the request has been answered already
             self.transport.close()
         else:
-            self._end_cycle()
+            if self.cycle is not None:  # the application sees the client gone: its answer would be an error in the log
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
         self._await_head()
-
-    def _end_cycle(self) -> None:
-        """Have the application see the client gone: its own answer, after this one, would be an error in the log."""
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
 
     def pause_writing(self) -> None:
         super().pause_writing()

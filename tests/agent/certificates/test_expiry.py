@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.certificates.expiry import CertificateError, CertificateRole, certificates, read_der, read_pem
+from agent.certificates.expiry import CertificateRole, certificates, read_der, read_pem
 from agent.cli.doctor.finding import Condition
 from agent.cli.doctor.machine import check_certificates
 from agent.config.settings import GatewaySettings, HttpSettings, KafkaSettings, MqttSettings, Settings
@@ -147,7 +147,7 @@ WHOLE = der(datetime(2030, 1, 1, tzinfo=UTC))
 
 @given(st.binary(max_size=200) | st.integers(0, 130).map(lambda length: WHOLE[:length]))
 def test_other_bytes_and_a_certificate_that_is_cut_off_before_its_end_of_validity_are_refused(data: bytes) -> None:
-    with pytest.raises(CertificateError):
+    with pytest.raises(ValueError, match=r"no validity|not a time"):
         read_der(data)
 
 
@@ -155,10 +155,10 @@ def test_other_bytes_and_a_certificate_that_is_cut_off_before_its_end_of_validit
 def test_a_changed_byte_raises_no_other_error(place: int, value: int) -> None:
     changed = bytearray(WHOLE)
     changed[place] = value
-    with suppress(CertificateError):
+    with suppress(ValueError):
         read_der(bytes(changed))
 
 
 def test_pem_that_is_not_base64_is_refused() -> None:
-    with pytest.raises(CertificateError, match="not base64"):
+    with pytest.raises(ValueError, match="not base64"):
         list(read_pem(b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"))

@@ -32,7 +32,7 @@ from agent.store.lanes import LaneStores
 from agent.store.schema import database
 from agent.telemetry.counters import Transport
 from agent.telemetry.history import History
-from agent.telemetry.links import Links, LinksOfLanes
+from agent.telemetry.links import Links
 from agent.telemetry.process_state import ProcessState, RecentErrors
 from tests.agent.http.client import Client
 from tests.agent.store.stores import GATEWAY, HandClock, make_store
@@ -81,8 +81,7 @@ async def serving(
         every = Settings(GatewaySettings(id=GATEWAY, state_dir=folder / "state"), KAFKA, http=http)
         links = {name: Links(clock) for name in stores.by_lane}
         priorities = {DEFAULT_LANE: DEFAULT_PRIORITY, **{lane.name: lane.priority for lane in lanes}} if lanes else {}
-        states = {name: (priority, links[name]) for name, priority in priorities.items()}
-        state = ProcessState(RecentErrors(), LinksOfLanes(links), None if uplink is None else uplink.state, states)
+        state = ProcessState(RecentErrors(), links, None if uplink is None else uplink.state, priorities)
         coap = Transport(lambda: 5, Counters(shed=7, replayed=8).unserved)
         sources = Sources(every, stores, pipeline, clock, state, {"coap": coap})
         async with HttpServer(

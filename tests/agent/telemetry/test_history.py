@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.telemetry.history import SPANS, TICK_SECONDS, History, Totals
-from agent.telemetry.links import LinkName, Links, LinksOfLanes, LinkState, document_of
+from agent.telemetry.links import LinkName, Links, LinkState, document_of, reports_of
 from tests.agent.store.stores import HandClock
 
 ZERO = Totals(0, 0, 0, 0, 0, 0, 0.0)
@@ -120,7 +120,7 @@ def test_the_trouble_of_a_connection_that_all_lanes_share_is_shown_without_a_lan
     lanes = {lane: Links(clock) for lane in ("default", "alarms")}
     for lane, name in (("default", LinkName.MQTT), ("alarms", LinkName.KAFKA)):
         lanes[lane].report(name, DOWN, "fenced")
-    shown = LinksOfLanes(lanes).reports()
+    shown = reports_of(lanes)
     assert [(name, report.reason) for name, report in shown.items()] == [
         (LinkName.KAFKA, "lane alarms: fenced"),
         (LinkName.MQTT, "fenced"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.cli.sensor.senders import Request, Target, TargetError, post, read_target, waits
+from agent.cli.sensor.senders import Request, Target, post, read_target, waits
 from agent.coap import message
 from agent.coap.message import Option
 
@@ -127,5 +127,5 @@ def test_a_target_is_read(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize("text", ["", "coaps://x", "x:99999", ":5683", "x:y"])
 def test_what_is_no_target_is_refused(text: str) -> None:
-    with pytest.raises(TargetError):
+    with pytest.raises(ValueError, match=r"expected HOST\[:PORT\]"):
         read_target(text)
