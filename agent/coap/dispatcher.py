@@ -55,7 +55,6 @@ class Dispatcher:
         self._waiting: deque[Received] = deque()
 
     def open(self) -> None:
-        """Start reading."""
         self._loop.add_reader(self._udp.descriptor, self._read)
 
     def close(self) -> None:
@@ -128,7 +127,6 @@ class Dispatcher:
         return True
 
     def _settle(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Process an ACK or Reset."""
         if len(datagram) != HEADER_BYTES:
             self._counters.malformed += 1
         elif not self._exchanges.separate.settle(endpoint.address, datagram[2:4]):

@@ -118,7 +118,6 @@ class SeparateResponses:
         return True
 
     def close(self) -> None:
-        """Cancel all retransmissions."""
         for sent in self._sent.values():
             sent.timer.cancel()
         self._sent.clear()
@@ -257,13 +256,11 @@ class Exchanges:
         self._responses.clear()
 
     async def finished(self) -> None:
-        """Wait until nothing is in progress."""
         if len(self):
             self._idle = self._idle or asyncio.Event()
             await self._idle.wait()
 
     def close(self) -> None:
-        """Cancel all timers."""
         self.separate.close()
         if self._timer is not None:
             self._timer.cancel()

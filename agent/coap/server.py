@@ -113,7 +113,6 @@ class CoapServer:
         return ProtectedSite(plain, contexts, tuning, pace, self.counters)
 
     def renew(self, oscore: OscoreServing) -> None:
-        """Take other credentials for requests from now on."""
         self._renew(oscore)
 
     async def drain(self) -> None:
@@ -141,7 +140,6 @@ class CoapServer:
 
     @property
     def port(self) -> int:
-        """The port that the socket is bound to."""
         return self._udp.address[1]
 
     @property

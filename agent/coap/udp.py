@@ -250,12 +250,10 @@ class UdpSocket:
 
     @property
     def descriptor(self) -> int:
-        """The file descriptor, for the loop."""
         return self._socket.fileno()
 
     @property
     def address(self) -> Address:
-        """The address that the socket is bound to."""
         return cast(Address, self._socket.getsockname())
 
     @property

@@ -19,11 +19,9 @@ class InDoubtBatches:
 
     @property
     def in_flight(self) -> int:
-        """How many events are in flight."""
         return self.last - self.first + 1
 
     def __str__(self) -> str:
-        """Return the fact's text."""
         return json.dumps([self.first, self.last, self.lost_max])
 
 
@@ -66,7 +64,6 @@ class Hold:
     reason: str
 
     def __str__(self) -> str:
-        """Return the fact's text."""
         return json.dumps(asdict(self))
 
 

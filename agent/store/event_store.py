@@ -59,7 +59,6 @@ class EventStore:
         self._gateway = gateway
         self._settings = settings
         self.bytes_max = settings.max_bytes
-        """The bound of the store."""
         self._identity = identity
         self._clock = clock
         self._connect = connect
@@ -89,7 +88,6 @@ class EventStore:
         os.close(self._lock)
 
     def submit(self, submission: Submission) -> None:
-        """Queue a submission (Intake)."""
         self._writer.put(submission)
 
     def add_transport(self, duplicates: Callable[[], int], forget_answers: Callable[[], None]) -> None:

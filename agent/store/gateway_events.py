@@ -43,7 +43,6 @@ class GatewayCondition:
     """For how long an id is unique; 0 where it is not stated."""
 
     def entries(self) -> dict[str, Value]:
-        """Return the entries of the data."""
         where_known: dict[str, Value] = {
             "retention_seconds": self.retention_seconds,
             "settings_hash": self.settings_hash,
@@ -160,7 +159,6 @@ class UntrustedClock:
                 yield first, end, offset_ms
 
     def text(self) -> str:
-        """Return the fact's text."""
         return json.dumps([self.boot, self.begun, self.declared])
 
 

@@ -77,7 +77,6 @@ class LaneStores:
 
     @property
     def outboxes(self) -> Mapping[str, StoreOutbox]:
-        """The outbox of each lane."""
         return {name: store.outbox for name, store in self.by_lane.items()}
 
     @property
@@ -121,7 +120,6 @@ class LaneStores:
         return {name: store.counts() for name, store in self.by_lane.items()} if self._others else {}
 
     def disk_bytes(self) -> int:
-        """Return the size of the stores' files."""
         return sum(store.disk_bytes() for store in self.by_lane.values())
 
     def fill_ratio(self) -> float:
@@ -134,7 +132,6 @@ class LaneStores:
 
     @property
     def bytes_max(self) -> int:
-        """The bound of all stores together."""
         return sum(store.bytes_max for store in self.by_lane.values())
 
     @property

@@ -52,7 +52,6 @@ class Memory:
     service_ms: int
     """The service time of the last commit before this opening."""
     undeclared: list[Gap]
-    """Gaps that no event has declared yet."""
     untrusted_clock: UntrustedClock
     """What was accepted under an untrusted clock and is not declared yet."""
     section: Section | None
@@ -63,7 +62,6 @@ class Memory:
     """How many fingerprints were forgotten before the end of their retention, since the store was created."""
 
     def last_label(self) -> Label | None:
-        """Return the label of the last event, None where there is none yet."""
         last = self.epochs.last()
         return None if last is None else Label(last[1], self.end - last[0] + 1)
 

@@ -133,7 +133,6 @@ class StoreOutbox:
         self._stopped.set()
 
     def close(self) -> None:
-        """Close the reading connection."""
         with self._reading:
             self._reader.close()
 

@@ -89,7 +89,6 @@ class Submission:
     retransmission_key: bytes | None
     """16 bytes over all that the transport repeats in a retransmission; None where that identifies nothing."""
     done: Callable[[Outcome], None]
-    """Receives the outcome."""
     uptime_ms: int | None
     """When the events were accepted, since the machine was booted; None where the clock was trusted."""
     is_part: bool
@@ -209,7 +208,6 @@ class LabelRange:
     last: int
 
     def holds(self, epoch: str, sequence: int) -> bool:
-        """Whether a label is one of these."""
         return self.epoch == epoch and self.first <= sequence <= self.last
 
 

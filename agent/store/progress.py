@@ -16,7 +16,6 @@ from agent.store.schema import tables
 Change = Callable[[sqlite3.Connection], None]
 
 MERGED_EVENTS_MAX = 10_000
-"""The size up to which adjacent batches are merged."""
 BATCHES_MAX = 4_000
 """Batches from which on those on disk are merged, too: each takes 0.5 kB of memory, 2.5 kB with events in 12
 partitions, and without receipts they accumulate, with exactly-once delivery one for each transaction."""
@@ -56,7 +55,6 @@ class Progress:
         self._cut_batches()  # a kill may precede the transaction that removes a batch after its events
 
     def advance(self, end: int) -> None:
-        """Set the last committed position."""
         with self._changed:
             self._end = end
             self._changed.notify_all()
@@ -80,13 +78,11 @@ class Progress:
             )
 
     def pop_returned(self) -> bool:
-        """Whether batches were returned since the last call."""
         with self._changed:
             returned, self._returned = self._returned, False
             return returned
 
     def forwarded(self) -> Sequence[Batch]:
-        """Return the batches that wait for their receipt."""
         with self._changed:
             return self._coverage.forwarded()
 
@@ -111,7 +107,6 @@ class Progress:
             self.processed_times.note(monotonic_ms, self._coverage.processed_to(floor))
 
     def return_batches(self, batches: Sequence[Batch]) -> None:
-        """Make batches new again."""
         with self._changed:
             self._uncover(batches)
             self._returned = True
@@ -174,12 +169,10 @@ class Progress:
             return tuple(self._changes)
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Remove changes that are on disk."""
         with self._changed:
             del self._changes[: len(changes)]
 
     def has_pending(self) -> bool:
-        """Whether changes wait to be written."""
         return bool(self._changes)
 
     def _write_processed(self, connection: sqlite3.Connection) -> None:
@@ -271,7 +264,6 @@ class ForwardingTimes:
         self._forwarded.append((batch.first, batch.last, now))
 
     def note_processed(self, batches: Sequence[Batch], now: int) -> None:
-        """Note that the table has batches."""
         self._processed.extend([(batch.first, batch.last, now) for batch in batches])
 
     def of(self, position: int) -> tuple[int | None, int | None]:

@@ -22,7 +22,6 @@ class Ranges:
         return iter(zip(self._firsts, self._lasts, strict=True))
 
     def add(self, first: int, last: int) -> None:
-        """Add the positions from first to last."""
         low = bisect_left(self._lasts, first - 1)
         high = bisect_right(self._firsts, last + 1)
         if low < high:
@@ -73,7 +72,6 @@ class Coverage:
         return tuple(self._batches)
 
     def add_forwarded(self, batch: Batch) -> None:
-        """Cover the positions of a batch."""
         insort(self._batches, batch, key=_first)
 
     def uncover(self, batch: Batch) -> bool:

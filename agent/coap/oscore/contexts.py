@@ -68,7 +68,6 @@ class NumberedContext(oscore.CanProtect, oscore.CanUnprotect, oscore.SecurityCon
     numbers: Sequence
 
     def new_sequence_number(self) -> int:
-        """Return a sequence number that this context has never used."""
         return self.numbers.next_number()
 
     def post_seqnoincrease(self) -> None:
@@ -194,7 +193,6 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
         return False
 
     async def render_to_pipe(self, pipe: Any) -> None:
-        """Serve one request."""
         if pipe.request.opt.oscore is None:
             await self._site.render_to_pipe(pipe)
             return
@@ -207,7 +205,6 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
                 self._idle.set()
 
     async def finished(self) -> None:
-        """Wait until no protected request is in progress."""
         while self._in_progress:
             self._idle.clear()
             await self._idle.wait()

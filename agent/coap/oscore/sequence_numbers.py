@@ -126,7 +126,6 @@ class Sequence:
 
     @property
     def has_some(self) -> bool:
-        """Whether a reserved number is left."""
         return self._numbers.covers(self._taken)
 
     def next_number(self) -> int:

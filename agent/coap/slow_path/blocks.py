@@ -88,7 +88,6 @@ class Blocks:
         self._arrived = ResponseCache(lifetime_seconds, ARRIVED_MAX)
         """By the key of each block, the name of the upload that has it."""
         self._begun = 0
-        """How many uploads have begun."""
         self._bytes = 0
         """Of all bodies."""
 

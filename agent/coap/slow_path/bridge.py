@@ -134,7 +134,6 @@ class AiocoapBridge:
         self._host = f"[{address[0]}]:{address[1]}"
 
     async def open(self) -> None:
-        """Start aiocoap."""
         logging.getLogger(_LOGGER).setLevel(logging.WARNING)  # below, it logs each request
         self._context = Context(asyncio.get_running_loop(), serversite=self._site, loggername=_LOGGER)
 
@@ -155,7 +154,6 @@ class AiocoapBridge:
         return supply
 
     def feed(self, datagram: bytes, endpoint: Endpoint, retransmission_key: bytes) -> None:
-        """Hand a sanitized datagram to aiocoap."""
         self._dispatch(datagram, Remote(endpoint, retransmission_key, self._host))
 
     def feed_protected(self, datagram: bytes, endpoint: Endpoint, retransmission_key: bytes, now: float) -> None:

@@ -72,12 +72,10 @@ class SlowPath:
             self._shed(datagram, endpoint, now)
 
     def close(self) -> None:
-        """Drop the messages that wait."""
         self._plain.close()
         self._protected.close()
 
     def _serve(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Sanitize a message, and pass it to aiocoap or refuse it."""
         sanitized = sanitize(datagram, oscore=self._oscore)
         match sanitized.disposition:
             case Disposition.PASS if sanitized.protected:
@@ -101,7 +99,6 @@ class SlowPath:
                 self._counters.malformed += 1
 
     def take_truncated(self, datagram: bytes, endpoint: Endpoint) -> None:
-        """Refuse a truncated request."""
         self._counters.truncated += 1
         if _is_request(datagram):
             self._refuse(datagram, endpoint, Reply(TOO_LARGE, b"datagram too large", size1=self._body_bytes_max))
@@ -119,7 +116,6 @@ class SlowPath:
         self._shed_last = now
 
     def _refuse(self, datagram: bytes, endpoint: Endpoint, reply: Reply) -> None:
-        """Send a refusal, and count it."""
         if datagram[1] in (POST, PUT):
             self._counters.refuse("coap", endpoint.sender, refusal_of(reply.code, reply.payload))
         self._answer(datagram, endpoint, reply)

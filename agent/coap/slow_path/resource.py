@@ -75,7 +75,6 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         return False
 
     async def render_post(self, request: Message) -> Message:
-        """Return the answer to a request, once its outcome is known."""
         block1 = request.opt.block1
         try:
             complete = self._complete_body(request)
@@ -94,7 +93,6 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         return len(self._in_progress)
 
     async def finished(self) -> None:
-        """Wait until nothing is in progress."""
         if self._in_progress:
             await asyncio.wait(self._in_progress)
 

@@ -13,7 +13,6 @@ from agent.forward.errors import UnreachableError
 STOP_SECONDS_MAX: Final = 4.0
 """How much longer a call may take once the agent stops."""
 CLOSE_SECONDS_MAX: Final = 5.0
-"""How long a client may take to close."""
 _WAIT_SECONDS: Final = 0.1
 
 _Answer = TypeVar("_Answer")

@@ -41,11 +41,9 @@ class TopicLink:
         self._links.report(LinkName.KAFKA, CLOSED, f"kafka.hours begin at {begin}, the gateway's local time")
 
     def report_delivery(self) -> None:
-        """Report that the broker has acknowledged a batch."""
         self._links.report(LinkName.KAFKA, REACHABLE)
 
     def report_failure(self, error: ForwardError) -> None:
-        """Report that sending a batch has failed, and why."""
         state = _STATES.get(type(error), FAILING)
         facts = {"create": self._create_command} if state == TOPIC_MISSING else {}
         self._links.report(LinkName.KAFKA, state, str(error), **facts)
@@ -69,5 +67,4 @@ class Silence:
         return now - self._since >= self._limit_ms
 
     def __str__(self) -> str:
-        """Return the reason, with the time limit."""
         return f"no delivery report for {self._limit_ms / 1000:g} s"

@@ -119,7 +119,6 @@ class Hours:
         self._clock = clock
 
     def include_now(self) -> bool:
-        """Whether the uplink may be used now."""
         return self.next_begin() is None
 
     def next_begin(self) -> str | None:

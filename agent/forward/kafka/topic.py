@@ -139,7 +139,6 @@ class TopicWatch:
         return {partition.partition: future for partition, future in futures.items()}
 
     def serve(self) -> None:
-        """Process what the client reports."""
         if self._admin is not None:
             self._admin.poll(0)
 

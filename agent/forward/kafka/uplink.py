@@ -56,7 +56,6 @@ class Uplink:
             return max(1, int(self._rate * BURST_SECONDS / self._ratio))
 
     def is_open(self) -> bool:
-        """Whether events may be handed over now."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             waiting_bytes = sum(self._waiting.values()) * self._ratio * self._mean_bytes
@@ -84,7 +83,6 @@ class Uplink:
         return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(partial(self._report, lane))}
 
     def state(self) -> UplinkState:
-        """Return the use of the uplink."""
         with self._lock:
             return UplinkState(self._rate, self._sent, self._wire / self._events if self._events else 0.0)
 

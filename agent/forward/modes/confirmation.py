@@ -48,7 +48,6 @@ class Confirmation:
 
     @property
     def is_asking(self) -> bool:
-        """Whether an own request is outstanding."""
         return self._request is not None
 
     def request(self, window: InFlightWindow, *, soon: bool = False, at_once: bool = False) -> None:

@@ -84,7 +84,6 @@ class ExactlyOnce:
     def open(
         self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event
     ) -> TransactionalSession:
-        """Implement `Mode`."""
         errors = LastError()
         producer = Producer({**config, "error_cb": errors})
         register = partial(producer.init_transactions, OPENING_SECONDS_MAX)
@@ -182,7 +181,6 @@ class TransactionalSession(Session):
         self._topic = topic
         self._leader_epochs = leader_epochs(topic.ends)
         self._marker = marker
-        """The marker in Kafka."""
         self._number = latest
         self._mode = mode
         self._cleared: set[int] = set()

@@ -77,7 +77,6 @@ class InFlightBatch:
 
     @property
     def partitions(self) -> Collection[int]:
-        """The partitions that hold its records."""
         return self._partitions.keys()
 
     def batch(self, topic_id: str, leader_epochs: LeaderEpochs) -> Batch:
@@ -123,7 +122,6 @@ class InFlightWindow:
 
     @property
     def confirmed_to(self) -> int:
-        """How many batches are confirmed."""
         return self.noted.to - len(self._acked)
 
     @property

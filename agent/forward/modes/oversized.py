@@ -24,7 +24,6 @@ TOO_LARGE_CODES: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_
 """Refusals that a retry would only repeat."""
 REASON: Final = "too large for Kafka"
 RETRY_MS: Final = 60_000
-"""Time between two retries."""
 HELD_MAX: Final = 1_000
 """How many events may be held: where so many are too large, the limit is wrong, and nothing else is sent."""
 HINT: Final = "raise max.message.bytes of the topic, and message.max.bytes in kafka.properties"
@@ -42,7 +41,6 @@ class Oversized:
         self._suspects: set[int] = set()
         self._held = read_oversized(outbox.fact(OVERSIZED))
         self._refused_at: int | None = None
-        """When a retried event was last refused."""
         self._try_at = clock.monotonic_ms()
         self._trying: int | None = None
 
@@ -53,7 +51,6 @@ class Oversized:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a retry."""
         return bool(self._held) and self._clock.monotonic_ms() >= self._try_at
 
     def next_try(self, check_broker: Callable[[], object]) -> Sequence[StoredEvent]:
@@ -95,7 +92,6 @@ class Oversized:
         return position in self._suspects or position == self._trying
 
     def suspect(self, first: int, last: int) -> None:
-        """Note that a request with these events was refused."""
         self._suspects.update(range(first, last + 1))
 
     def accepted(self, position: int) -> bool:

@@ -155,7 +155,6 @@ class Session:
         return True
 
     def _size(self, event: StoredEvent) -> int:
-        """Return the size of the value of an event's record."""
         _, value, _ = encode(event, self._context.gateway, self._context.sign)
         return len(value)
 

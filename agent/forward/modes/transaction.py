@@ -49,11 +49,9 @@ class Intent:
     """Of its events, by epoch, in their order."""
 
     def __str__(self) -> str:
-        """Return the fact's text."""
         return json.dumps(asdict(self))
 
     def holds(self, label: Label) -> bool:
-        """Whether a label of this gateway is one of these events'."""
         return any(labels.holds(label.epoch, label.sequence) for labels in self.labels)
 
 

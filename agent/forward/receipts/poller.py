@@ -128,7 +128,6 @@ class ReceiptPoller:
 
     @contextmanager
     def _group(self, stop: threading.Event) -> Iterator[GroupOffsets]:
-        """Open the clients for the block."""
         check_reachable(self._kafka.bootstrap_servers, stop)
         errors = LastError()
         try:

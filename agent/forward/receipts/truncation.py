@@ -32,7 +32,6 @@ class RecordLabel:
     epoch: str
     sequence: int
     leader_epoch: int | None = None
-    """The leader epoch in which the record was appended."""
 
     def proves(self, leader_epoch: int | None, gateway: str, labels: Iterable[LabelRange]) -> bool:
         """Whether this is one of a gateway's labels, appended in this leader epoch."""
@@ -105,7 +104,6 @@ class Resends:
         return {partition: first for partition, (first, at) in self._sent.items() if now - at < RESEND_SECONDS}
 
     def note(self, decided: Decided, view: View, now: float) -> None:
-        """Note for which `first` batches are sent again."""
         known = self.first_max(now)
         for batch, decision in decided:
             if decision.verdict is Verdict.RETURN and view.topic_id == batch.topic_id:

@@ -135,7 +135,6 @@ class PageVersions:
         self._count = 0 if self._file is None else os.fstat(self._file).st_size // PAGE_BYTES + 1
 
     def close(self) -> None:
-        """Close the files."""
         for file in (self._file, self._log_file):
             if file is not None:
                 os.close(file)

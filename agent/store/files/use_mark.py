@@ -69,7 +69,6 @@ class UseMark:
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the descriptor."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

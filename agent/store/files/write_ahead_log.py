@@ -180,7 +180,6 @@ class WriteAheadLog:
         return is_removed
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
         self._file, self._origins, self._state = None, None, _State()

@@ -60,7 +60,6 @@ class FilterSlices:
         return number in self._columns or number in self._single
 
     def held_bytes(self) -> int:
-        """Return how many bytes the filters take."""
         return sum(group.nbytes for group in self._groups) + len(self._single) * (self._bits >> 3)
 
     def growth(self) -> int:
@@ -72,7 +71,6 @@ class FilterSlices:
         return single_bytes if left else self._bits - SINGLE_FILTERS_MAX * single_bytes
 
     def add(self, number: int, bits: bytes) -> None:
-        """Add a segment's filter."""
         if self._bits < self._bits_given:
             bits = bytes(_folded(bits))
         if None not in self._columns:
@@ -163,7 +161,6 @@ class FilterSlices:
             passed ^= lowest
 
     def _planes(self) -> list[_Plane]:
-        """Return the planes in order."""
         return [_Plane(group, byte) for group, words in enumerate(self._groups) for byte in range(words.itemsize)]
 
     def _bytes_of(self, plane: _Plane) -> tuple[bytearray, int, int]:
@@ -251,7 +248,6 @@ class Filters:
         self._unfiltered: set[int] = set()
 
     def held_bytes(self) -> int:
-        """Return how many bytes the filters take."""
         return sum(slices.held_bytes() for slices in self._slices.values())
 
     def add(self, number: int, bits: bytes) -> None:
@@ -273,7 +269,6 @@ class Filters:
         return growth > 0 and self.held_bytes() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
-        """Remove a segment."""
         self._unfiltered.discard(number)
         for slices in self._slices.values():
             if number in slices:

@@ -57,7 +57,6 @@ class FingerprintIndex:
 
     @property
     def segment_events(self) -> int:
-        """How many fingerprints a segment has."""
         return self._bounds.segment_events
 
     def add(self, first_position: int, service_ms: int, packed: bytes) -> None:
@@ -124,11 +123,9 @@ class FingerprintIndex:
         return sum(len(memtable) for memtable in self._memtables[1:])
 
     def next_number(self) -> int:
-        """Return the number of the next segment."""
         return max(self._segments, default=0) + 1
 
     def add_segment(self, segment: Segment, bloom: bytes) -> None:
-        """Add a segment that is on flash."""
         self._segments[segment.number] = segment
         self.sealed_events += segment.count
         self._sealed.add(segment.first, segment.last)
@@ -151,7 +148,6 @@ class FingerprintIndex:
         return number in self._segments or number == self.sealing
 
     def segments(self) -> Iterator[Segment]:
-        """Yield the segments in order."""
         yield from (self._segments[number] for number in sorted(self._segments))
 
     def unsealed(self, first_position: int, packed: bytes) -> Iterator[tuple[int, bytes]]:

@@ -62,7 +62,6 @@ class Memtable:
             slots[slot] = number
 
     def position(self, fingerprint: bytes) -> int | None:
-        """Return the position of a fingerprint, None where it is not there."""
         slots, mask, held = self._slots, self._mask, self.packed
         slot = hash(fingerprint) & mask
         while number := slots[slot]:
@@ -73,7 +72,6 @@ class Memtable:
         return None
 
     def position_at(self, place: int) -> int:
-        """Return the position of the fingerprint at a place."""
         run = bisect_right(self._places, place) - 1
         return self._positions[run] + place - self._places[run]
 
@@ -102,7 +100,6 @@ class Memtable:
         return self._services_ms[run] if position - self._positions[run] < end - self._places[run] else None
 
     def earliest_ms(self) -> int:
-        """Return the earliest service time."""
         return min(self._services_ms)
 
     def runs(self) -> Iterator[tuple[int, int]]:

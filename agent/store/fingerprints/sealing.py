@@ -58,7 +58,6 @@ class Sealing:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is a step to do."""
         return (
             self._steps is not None
             or self._index.full_memtable() is not None

@@ -71,11 +71,9 @@ class RecentRejects:
         self._latest: OrderedDict[int, None] = OrderedDict()
 
     def is_new(self, reject: Reject) -> bool:
-        """Whether a rejected event is not among the latest."""
         return hash((reject.device, reject.reason, reject.raw)) not in self._latest
 
     def remember(self, rejects: Sequence[Reject]) -> None:
-        """Remember rejected events that are kept now."""
         for reject in rejects:
             self._latest[hash((reject.device, reject.reason, reject.raw))] = None
         while len(self._latest) > RECENT_REJECTS_MAX:

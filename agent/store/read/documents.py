@@ -313,7 +313,6 @@ class RejectSelection:
     """Only those with a lower number."""
 
     def select(self, rejects: Iterable[tuple[int, Reject]]) -> list[tuple[int, Reject]]:
-        """Return the selected ones, in order."""
         pattern = translate(unicodedata.normalize("NFC", self.device))
         is_of_device = re.compile(pattern).match  # fnmatchcase would keep 32,768 patterns in its cache
         reason = self.reason.lower()

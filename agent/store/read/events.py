@@ -24,11 +24,9 @@ class Epochs:
 
     @classmethod
     def load(cls, connection: Reads) -> Epochs:
-        """Return all epochs of a store."""
         return cls(tables.load_epoch_names(connection))
 
     def label(self, position: int) -> Label:
-        """Return the label of a position."""
         at = bisect_right(self._firsts, position) - 1
         return Label(self._names[at], position - self._firsts[at] + 1)
 
@@ -37,11 +35,9 @@ class Epochs:
         return bool(self._firsts) and position >= self._firsts[0]
 
     def has(self, epoch: str) -> bool:
-        """Whether an epoch is one of this store."""
         return epoch in self._names
 
     def label_ranges(self, first: int, last: int) -> Iterator[LabelRange]:
-        """Yield the labels of a range of positions."""
         at = max(bisect_right(self._firsts, first) - 1, 0)
         while at < len(self._firsts) and self._firsts[at] <= last:
             start = self._firsts[at]
@@ -50,7 +46,6 @@ class Epochs:
             at += 1
 
     def add(self, first_position: int, epoch: str) -> None:
-        """Add an epoch that has just begun."""
         self._firsts.append(first_position)
         self._names.append(epoch)
 

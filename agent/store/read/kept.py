@@ -104,7 +104,6 @@ class States:
         """What is lost is covered as processed, too."""
 
     def state(self, position: int) -> str:
-        """Return the state of a position."""
         if self.lost.end_of(position) is not None:
             return LOST
         if self.coverage.processed.end_of(position) is not None:

@@ -25,7 +25,6 @@ from agent.store.schema.tables import Commit
 from contract.record import read_started
 
 FINDINGS_MAX = 1_000
-"""How many findings each check reports."""
 PAGE_ROWS, PAGE_BYTES = 4_096, 4 << 20
 """How much is read in one snapshot of the store: while that is held, the service cannot restart its log."""
 FILE_CHECKS = 3

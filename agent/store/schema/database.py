@@ -43,7 +43,6 @@ class StoreConnection(sqlite3.Connection):
     """Raise DatabaseError for a damaged schema, even if SQLite's message cannot be decoded."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> sqlite3.Cursor:  # type: ignore[override]
-        """Run one statement."""
         try:
             return super().execute(sql, parameters)
         except UnicodeDecodeError as undecodable:

@@ -25,7 +25,6 @@ class Gap:
 
     @property
     def count(self) -> int:
-        """The number of events in the gap."""
         return self.last - self.first + 1
 
 

@@ -14,7 +14,6 @@ from agent.store.port import Batch, Offsets, Reject
 from agent.store.schema.database import Reads
 
 REJECTED_MAX = 1_000
-"""How many rejected events are kept, the latest."""
 _POSITION_MAX = (1 << 63) - 1
 _ROW_BYTES = 16
 """What a row of `events` takes beside its packed events."""

@@ -25,7 +25,6 @@ from contract.chain import DIGEST_START
 from contract.record import ClockTrust
 
 LABEL_RANGES_MAX: Final = 200
-"""How many ranges of labels one event names."""
 Answers = Sequence[tuple[Submission, Outcome]]
 
 EXPIRED: Final = "expired"

@@ -238,5 +238,4 @@ class ServiceClock:
         self._offset_ms = before_ms - clock.monotonic_ms()
 
     def now_ms(self) -> int:
-        """Return the service time in milliseconds."""
         return self._offset_ms + self._clock.monotonic_ms()

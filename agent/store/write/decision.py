@@ -42,7 +42,6 @@ class Decision:
     """Whether a submission is refused for that."""
     first_position: int = field(init=False)
     next_position: int = field(init=False)
-    """The position of the next new event."""
     untrusted_clock: UntrustedClock = field(init=False)
     """What is accepted under an untrusted clock and not declared, as of this commit."""
     packed: list[bytes] = field(default_factory=list)
@@ -61,7 +60,6 @@ class Decision:
     declares: int = 0
     """Position of the last event that declares a gap; 0 where there is none."""
     begins_section: bool = False
-    """Whether the first event begins a section of the hash chain."""
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
     at_once: list[tuple[Submission, Outcome]] = field(default_factory=list)
     """Outcomes that this commit cannot change: duplicates of events on disk, refusals."""
@@ -117,7 +115,6 @@ class Decision:
         self.add_own(candidate, uptime_ms)
 
     def declare(self, candidate: Candidate, uptime_ms: int) -> None:
-        """Add an event that declares gaps."""
         self.declares = self.next_position
         self.add_own(candidate, uptime_ms)
 

@@ -63,7 +63,6 @@ class Removal:
         self.continue_purge()
 
     def continue_purge(self) -> None:
-        """Delete the next piece of a purge."""
         if self.is_due:
             with self._noting_failure():
                 self._purge_piece(self._purge_to)

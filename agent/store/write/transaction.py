@@ -97,7 +97,6 @@ class Transactions:
             self._failure = ""
 
     def flush(self) -> None:
-        """Write the pending changes now."""
         if self.memory.progress.has_pending() or self.duplicates.has_pending():
             with self.begin():
                 pass
@@ -149,7 +148,6 @@ class DamageReport:
         self._damaged = threading.Event()
 
     def is_damaged(self) -> bool:
-        """Whether damage was reported."""
         return self._damaged.is_set()
 
     def report(self, error: BaseException) -> None:
@@ -200,7 +198,6 @@ class DuplicateCounter:
         return self.pending() != NO_DUPLICATES
 
     def written(self, totals: DuplicateTotals) -> None:
-        """Note that these are on disk."""
         self._written += totals.count
         self._latest.clear()
 
@@ -213,7 +210,6 @@ class CommitDurations:
         self.total_seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one commit."""
         self._counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
         self.total_seconds += seconds
 

@@ -49,7 +49,6 @@ class Writer:
         """The error that ended the thread, where no end was requested."""
 
     def start(self) -> None:
-        """Start the thread."""
         self._worker.start()
 
     def put(self, work: Submission | Task) -> None:
