@@ -53,6 +53,8 @@ ACCEPTED: Final = Reply(CHANGED, lasting=True)
 
 TOO_MANY: Final = Reply(UNAVAILABLE, b"too many requests in progress", max_age=5)
 """The refusal of a request that was not read."""
+BAD_BLOCK: Final = Reply(BAD_REQUEST, b"payload and Block1 disagree")
+BEGIN_AGAIN: Final = Reply(INCOMPLETE, b"begin again with block 0")
 BODY_TOO_LARGE: Final = Answer(Status.TOO_LARGE, reason="body too large")
 
 _CODES: Final = {
@@ -107,11 +109,6 @@ def tail(reply: Reply) -> bytes:
     """Return a reply's options and payload as bytes."""
     if reply is ACCEPTED:
         return b""
-    options = []
-    if reply.content_format is not None:
-        options.append(Option(CONTENT_FORMAT, uint(reply.content_format)))
-    if reply.max_age is not None:
-        options.append(Option(MAX_AGE, uint(reply.max_age)))
-    if reply.size1 is not None:
-        options.append(Option(SIZE1, uint(reply.size1)))
-    return join(b"", write_options(tuple(options)), reply.payload)
+    given = ((CONTENT_FORMAT, reply.content_format), (MAX_AGE, reply.max_age), (SIZE1, reply.size1))
+    options = tuple([Option(number, uint(value)) for number, value in given if value is not None])
+    return join(b"", write_options(options), reply.payload)

@@ -2,8 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from agent.delivery import Refuse, refuse_uncounted
+
+_UNSERVED: Final[tuple[str, ...]] = (
+    *("shed", "busy", "malformed", "truncated", "group", "unprotected"),
+    *("unknown_context", "replayed", "undecryptable", "send_failed"),
+)
 
 
 @dataclass(slots=True)
@@ -14,13 +20,11 @@ class Counters:
     """Counts a request that is refused before it is a delivery, beside those of the other protocols."""
     fast: int = 0
     """Requests that the fast path has accepted for processing."""
-    slow: int = 0
-    """Datagrams passed to aiocoap."""
     duplicates: int = 0
     """Retransmissions of a request that the fast path has in progress or has answered."""
     shed: int = 0
     """Datagrams of the slow path beyond its budget, refused or dropped unread."""
-    refused: int = 0
+    busy: int = 0
     """Requests refused, since too many were in progress."""
     malformed: int = 0
     """Datagrams that are no message, or none that a server should receive."""
@@ -30,10 +34,6 @@ class Counters:
     """Datagrams beyond the maximum size."""
     group: int = 0
     """Datagrams sent to a multicast group, dropped: the server joins none."""
-    separate: int = 0
-    """Responses sent separately, after an empty ACK."""
-    given_up: int = 0
-    """Separate responses that were never acknowledged."""
     send_failed: int = 0
     """Datagrams that the kernel refused to send; equivalent to loss on the network."""
     replayed: int = 0
@@ -45,15 +45,4 @@ class Counters:
 
     def unserved(self) -> Mapping[str, int]:
         """Return how many datagrams had no effect, by reason, for the metrics; `send_failed` are answers."""
-        return {
-            "shed": self.shed,
-            "busy": self.refused,
-            "malformed": self.malformed,
-            "truncated": self.truncated,
-            "group": self.group,
-            "unprotected": self.unprotected,
-            "unknown-context": self.unknown_context,
-            "replayed": self.replayed,
-            "undecryptable": self.undecryptable,
-            "send-failed": self.send_failed,
-        }
+        return {name.replace("_", "-"): getattr(self, name) for name in _UNSERVED}

@@ -29,9 +29,6 @@ class ResponseCache:
         self._oldest_received = 0.0
         """The time of the oldest answer's request, when outlived answers were last removed."""
 
-    def __len__(self) -> int:
-        return len(self._answers)
-
     def put(self, key: bytes, received: float, answer: bytes) -> None:
         """Store the answer to a request that was received at this time, in seconds of the loop's clock."""
         answers = self._answers
@@ -89,10 +86,9 @@ class SeparateResponses:
     Sent as CON, and retransmitted until acknowledged (RFC 7252 sections 4.2, 5.2.2).
     """
 
-    def __init__(self, send: Send, tuning: Tuning, counters: Counters, random: Random) -> None:
+    def __init__(self, send: Send, tuning: Tuning, random: Random) -> None:
         self._send = send
         self._tuning = tuning
-        self._counters = counters
         self._random = random
         self._sent: dict[tuple[Address, bytes], _Sent] = {}
 
@@ -101,7 +97,6 @@ class SeparateResponses:
 
     def send(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Send a response; retransmit it with doubled timeouts until it is acknowledged, reset or given up."""
-        self._counters.separate += 1
         timeout = self._tuning.ack_timeout_seconds * self._random.uniform(1, self._tuning.ack_random_factor)
         key = (endpoint.address, datagram[2:4])
         self.settle(*key)  # of 65,536 responses before, as many as there are Message IDs
@@ -126,7 +121,6 @@ class SeparateResponses:
         sent = self._sent[key]
         if sent.retransmits == self._tuning.retransmits_max:
             del self._sent[key]
-            self._counters.given_up += 1
             return
         sent.retransmits += 1
         sent.timeout_seconds *= 2
@@ -214,7 +208,7 @@ class Exchanges:
         """Begin an exchange; refuse the request and return None where too many are in progress."""
         exchange = Exchange(endpoint, head, retransmission_key, now)
         if len(self._in_progress) + len(self._acknowledged) + len(self.separate) >= self._tuning.exchanges_max:
-            self._counters.refused += 1
+            self._counters.busy += 1
             self._send(self._response(exchange, TOO_MANY), endpoint)
             return None
         self._in_progress[retransmission_key] = exchange

@@ -71,7 +71,7 @@ class CoapServer:
         self._protected = self._protected_site(plain, bridge_tuning, pace)
         self._bridge = AiocoapBridge(self._udp.send, self._protected or plain, bridge_tuning, self._udp.address)
         await self._bridge.open()
-        separate = SeparateResponses(self._udp.send, tuning, counters, self._random)
+        separate = SeparateResponses(self._udp.send, tuning, self._random)
         self._exchanges = Exchanges(
             self._udp.send, separate, self._bridge.next_message_id, body_bytes_max, tuning, counters, self._now
         )

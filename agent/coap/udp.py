@@ -13,7 +13,7 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from struct import Struct
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import quote
 
 from agent.coap.counters import Counters
@@ -69,7 +69,8 @@ def endpoint_of(address: Address, packet_info: bytes) -> Endpoint:
     source = b""
     if packet_info:
         # Only a link-local address needs its interface; for others the routing table decides.
-        source = local + (packet_info[_ADDRESS_BYTES:] if _link_local(local) else _ANY_INTERFACE)
+        is_link_local = local[0] == 0xFE and local[1] & 0xC0 == 0x80
+        source = local + (packet_info[_ADDRESS_BYTES:] if is_link_local else _ANY_INTERFACE)
         ancillary = ((socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, source),)
     key = f"{sender} {address[1]} {local.hex()} ".encode()
     return Endpoint(address, ancillary, sender, _is_group(local), key, _packed(address) + source)
@@ -110,10 +111,6 @@ def _interface(zone: int) -> str:
         return str(zone)
 
 
-def _link_local(local: bytes) -> bool:
-    return local[0] == 0xFE and local[1] & 0xC0 == 0x80
-
-
 def _is_group(local: bytes) -> bool:
     if not local:
         return False
@@ -140,18 +137,11 @@ Received = tuple[bytes, Endpoint, bool]
 Outgoing = tuple[bytes, Endpoint]
 
 
-class Datagrams(Protocol):
-    """Reads and sends the datagrams of a non-blocking AF_INET6 socket that reports the local address of each."""
-
-    def receive(self) -> Sequence[Received]:
-        """Return the datagrams that wait, up to a number; empty where none waits. Raise OSError."""
-
-    def send(self, outgoing: Sequence[Outgoing]) -> int:
-        """Send datagrams without waiting; return how many the kernel refused."""
-
-
 class BatchedDatagrams:
-    """One system call for many datagrams."""
+    """Reads and sends datagrams in one system call for many.
+
+    `receive` returns those that wait, up to a number, or raises OSError; `send` returns how many the kernel refused.
+    """
 
     def __init__(self, udp: socket.socket, datagram_bytes_max: int, count_max: int) -> None:
         from agent.coap import _datagrams  # an extension, which a pure installation does not have
@@ -171,7 +161,7 @@ class BatchedDatagrams:
 
 
 class SingleDatagrams:
-    """One system call for each datagram."""
+    """The same in one system call for each datagram."""
 
     def __init__(self, udp: socket.socket, datagram_bytes_max: int, count_max: int) -> None:
         self._socket = udp
@@ -223,8 +213,9 @@ class UdpSocket:
         self._socket = self._listen(socket.SOCK_DGRAM, address, lambda: self._bound(address))
         _configure(self._socket)
         self._loop = asyncio.get_running_loop()
+        form: type[BatchedDatagrams | SingleDatagrams]
         form = SingleDatagrams if find_spec("agent.coap._datagrams") is None else BatchedDatagrams
-        self._datagrams: Datagrams = form(self._socket, self._size, DATAGRAMS_PER_READ)
+        self._datagrams = form(self._socket, self._size, DATAGRAMS_PER_READ)
         return self
 
     def __exit__(

@@ -3,18 +3,7 @@
 aiocoap does the cryptography; the state is kept here. No replay window is stored: each process begins with an empty one
 and draws a random token for each context. An Echo value (RFC 9175) with the token proves that a request was made for
 this process; each value counts once, and the window prevents that its request is served twice. `coap.oscore.freshness`
-selects which requests need the proof:
-
-- `request`: each request is challenged (4.01 with Echo), and only the one that returns the value is served. No
-  captured datagram is accepted by any copy of the gateway, whether the agent was killed, its store restored, or its
-  card cloned and both copies run.
-- `answer`: the same, but each answer carries the value for the next request, so a client that keeps it (RFC 9175
-  section 2.3) is not challenged. What one copy has accepted, no other accepts. A request that carried one copy's value
-  and was challenged by another, as happens when a device changes between two copies under one address, is accepted by
-  the first copy if it is replayed to it.
-- `start`: the first request of a device after each start has to return the value (RFC 8613 appendix B.1.2), later
-  ones are checked by the window alone. A second running copy has another window, and accepts what the first has
-  accepted since the second last received a request from the device.
+selects which requests need the proof (decision 39).
 
 A block that the device sent right after the block before it, as their consecutive numbers show, is accepted with that
 one, which is proven: a challenge for each would double the traffic of an upload. So whatever is served without a value
@@ -35,8 +24,9 @@ from aiocoap import Message, error, interfaces, oscore, resource  # type: ignore
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
 from aiocoap.numbers.constants import TransportTuning  # type: ignore[import-untyped]
 
-from agent.coap.answer import BAD_OPTION, BAD_REQUEST, UNAUTHORIZED, UNAVAILABLE, refusal_of
+from agent.coap.answer import BAD_OPTION, BAD_REQUEST, TOO_MANY, UNAUTHORIZED, UNAVAILABLE, Reply, refusal_of
 from agent.coap.counters import Counters
+from agent.coap.errors import RequestRefusedError
 from agent.coap.message import VERSION_1, join
 from agent.coap.oscore.credentials import Credential
 from agent.coap.oscore.sequence_numbers import NoNumberError, SenderNumbers, Sequence
@@ -217,17 +207,18 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             answer = await self._answer(opened)
             await self._turn_to_protect(None if opened.reference.can_reuse_nonce else opened.context.numbers)
             return self._protected(opened, answer)
-        except _RefusedError as refused:
-            self._counters.refuse("coap", request.remote.sender, refusal_of(refused.code, refused.diagnostic))
-            return self._message(refused.code, refused.diagnostic)
+        except RequestRefusedError as refused:
+            reply = refused.reply
+            self._counters.refuse("coap", request.remote.sender, refusal_of(reply.code, reply.payload))
+            return self._message(reply.code, reply.payload)
         except oscore.ReplayErrorWithEcho as challenge:
             await self._turn_to_protect(challenge.secctx.numbers)
             return self._challenge(challenge)
 
     async def _turn_to_open(self, request_bytes: int) -> None:
-        """Wait for a turn of the event loop; raise _RefusedError where too much is waiting."""
+        """Wait for a turn of the event loop; raise RequestRefusedError where too much is waiting."""
         if self._waiting_bytes >= WAITING_BYTES_MAX:
-            raise _RefusedError(UNAVAILABLE, b"too many requests in progress")
+            raise RequestRefusedError(TOO_MANY)
         self._waiting_bytes += request_bytes
         try:
             await self._pace.turn()
@@ -248,24 +239,24 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             await self._pace.turn()
 
     def _open(self, request: Message) -> OpenedRequest:
-        """Find the context and decrypt; raise _RefusedError (RFC 8613 section 8.2) or a challenge."""
+        """Find the context and decrypt; raise RequestRefusedError (RFC 8613 section 8.2) or a challenge."""
         try:
             context = self._contexts.find(request)
             if context is None:
                 self._counters.unknown_context += 1
-                raise _RefusedError(UNAUTHORIZED, b"Security context not found")
+                raise RequestRefusedError(Reply(UNAUTHORIZED, b"Security context not found"))
             inner, reference = context.unprotect(request)
         except (oscore.DecodeError, IndexError):
             self._counters.undecryptable += 1
-            raise _RefusedError(BAD_OPTION, b"Failed to decode COSE") from None
+            raise RequestRefusedError(Reply(BAD_OPTION, b"Failed to decode COSE")) from None
         except oscore.ReplayError:
             self._counters.replayed += 1
-            raise _RefusedError(UNAUTHORIZED, b"Replay detected") from None
+            raise RequestRefusedError(Reply(UNAUTHORIZED, b"Replay detected")) from None
         except oscore.ReplayErrorWithEcho:
             raise
         except (error.Error, ValueError):
             self._counters.undecryptable += 1
-            raise _RefusedError(BAD_REQUEST, b"Decryption failed") from None
+            raise RequestRefusedError(Reply(BAD_REQUEST, b"Decryption failed")) from None
         inner.remote = request.remote.secured(context.credential)
         return OpenedRequest(inner, context, reference)
 
@@ -308,13 +299,6 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
 
     def _message(self, code: int, diagnostic: bytes) -> Message:
         return Message(code=Code(code), payload=diagnostic, max_age=0, transport_tuning=self._tuning)
-
-
-class _RefusedError(Exception):
-    def __init__(self, code: int, diagnostic: bytes) -> None:
-        super().__init__(diagnostic)
-        self.code = code
-        self.diagnostic = diagnostic
 
 
 def empty_window(size: int = WINDOW) -> oscore.ReplayWindow:

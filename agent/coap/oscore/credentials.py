@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 from agent.coap.errors import CredentialsError
+from agent.coap.message import uint
 from agent.config import files
 from agent.decode.decoded import InvalidEvent
 from agent.decode.event_map import device_name
@@ -87,24 +90,26 @@ def read_credentials(folder: Path) -> CredentialFiles:
     except OSError as error:
         raise CredentialsError(f"coap.oscore.credentials_dir: {folder} cannot be read: {error.strerror}") from error
     credentials: list[Credential] = []
-    errors: list[CredentialsError] = []
+    errors: list[str] = []
+    named: set[str | None] = set()
     places: dict[object, str] = {}
     for path in paths:
+        file = _shown(path)
+        device: object = None
         try:
-            credential = _read(path)
+            table, mode = _read(path)
+            device = table.get("device")
+            credential = _credential(table, mode, file)
             for what, key in _unique(credential):
                 if key in places:
-                    text = f"{_shown(path)}: {what} is already used in {places[key]}"
-                    raise _of_device(CredentialsError(text), credential.device)
+                    raise CredentialsError(f"{file}: {what} is already used in {places[key]}")
         except CredentialsError as error:
-            errors.append(error)
+            errors.append(str(error))
+            named.add(_named(device))
             continue
         credentials.append(credential)
-        places.update((key, _shown(path)) for _, key in _unique(credential))
-    named = [error.device for error in errors]
-    return CredentialFiles(
-        tuple(credentials), tuple(map(str, errors)), frozenset(filter(None, named)), nameless=None in named
-    )
+        places.update((key, file) for _, key in _unique(credential))
+    return CredentialFiles(tuple(credentials), tuple(errors), frozenset(filter(None, named)), nameless=None in named)
 
 
 def create_credential(folder: Path, device: str, *, relay: bool) -> tuple[Path, Credential]:
@@ -157,28 +162,23 @@ def _shown(path: Path) -> str:
     return str(path) if str(path).isprintable() else ascii(str(path))
 
 
-def _read(path: Path) -> Credential:
-    file = _shown(path)
+def _read(path: Path) -> tuple[dict[str, Any], int]:
+    """Return a file's content and mode."""
     try:
         content = read(path, FILE_BYTES_MAX)
-        table = files.parse_toml(content.data.decode().replace("\r\n", "\n"))
+        return files.parse_toml(content.data.decode().replace("\r\n", "\n")), content.mode
     except OSError as error:
-        raise CredentialsError(f"{file}: cannot be read: {error.strerror}") from error
+        raise CredentialsError(f"{_shown(path)}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CredentialsError(f"{file}: not TOML: {error}") from error
-    try:
-        return _credential(table, content.mode, file)
-    except CredentialsError as error:
-        raise _of_device(error, table.get("device")) from None
+        raise CredentialsError(f"{_shown(path)}: not TOML: {error}") from error
 
 
-def _of_device(error: CredentialsError, device: object) -> CredentialsError:
-    """Add whose credential it is, as far as the name is valid."""
+def _named(device: object) -> str | None:
+    """Return whose an unusable credential is; None where its name is not valid, either."""
     try:
-        error.device = _checked_device(device, "")
+        return _checked_device(device, "")
     except CredentialsError:
-        error.device = None
-    return error
+        return None
 
 
 def _credential(table: dict[str, object], mode: int, file: str) -> Credential:
@@ -229,10 +229,7 @@ def _checked_device(device: object, place: str) -> str:
 
 
 def _free_id(taken: set[bytes]) -> bytes:
-    number = 1
-    while (candidate := number.to_bytes((number.bit_length() + 7) // 8, "big")) in taken:
-        number += 1
-    return candidate
+    return next(id_ for id_ in map(uint, count(1)) if id_ not in taken)
 
 
 def _written(credential: Credential) -> str:

@@ -2,12 +2,7 @@
 
 All contexts count from the same number: they have different keys, and one flush reserves numbers for all of them. The
 numbers are reserved on disk in blocks, before the first of a block is used. A store that was restored from a backup, or
-a cloned card, would repeat earlier numbers; so each process first skips a random distance. Two running copies of a
-gateway reach the same range only if one of them uses more numbers for a device than lie between their starting points,
-several millions.
-
-The numbers begin so low, and are skipped so sparingly, that four bytes suffice for some hundred starts: Californium
-takes no longer Partial IV. Above that, distances are a share of what five bytes hold.
+a cloned card, would repeat earlier numbers; so each process first skips a random distance (decision 13).
 """
 
 import logging
@@ -38,11 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class NoNumberError(CoapError):
-    """No number can be reserved now: retry later."""
-
-
-class NumbersExhaustedError(NoNumberError):
-    """No number is left: do not retry; all devices need new credentials."""
+    """No number can be reserved now; or none is left, and all devices need new credentials."""
 
 
 class SenderNumbers:
@@ -72,7 +63,7 @@ class SenderNumbers:
     def reserve(self, place: int) -> None:
         """Reserve the numbers up to a place, and a block; blocks on the disk.
 
-        May be called in any thread. Raise NoNumberError where that fails, NumbersExhaustedError where none is left.
+        May be called in any thread. Raise NoNumberError where that fails.
         """
         with self._reserving:
             if self.covers(place):
@@ -82,9 +73,9 @@ class SenderNumbers:
                     self._first = self._begin()
                 end = self._first + place + BLOCK
                 self._write(end)
-            except (OSError, NumbersExhaustedError) as error:
+            except (OSError, NoNumberError) as error:
                 self._problem = str(error)
-                raise error if isinstance(error, NoNumberError) else NoNumberError(self._problem) from error
+                raise NoNumberError(self._problem) from error
             self._reserved = end
 
     def _begin(self) -> int:
@@ -103,7 +94,7 @@ class SenderNumbers:
     def _write(self, end: int) -> None:
         """Write to disk that all numbers below this one may be used."""
         if end > NUMBER_END:
-            raise NumbersExhaustedError(f"{self._file}: no number is left; make new credentials, then remove this file")
+            raise NoNumberError(f"{self._file}: no number is left; make new credentials, then remove this file")
         folder = self._file.parent
         if not folder.is_dir():
             folder.mkdir(mode=0o750, parents=True)

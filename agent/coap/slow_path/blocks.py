@@ -5,7 +5,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from agent.coap.errors import CoapError
+from agent.coap.answer import BAD_BLOCK, BEGIN_AGAIN, BODY_TOO_LARGE, reply_to
+from agent.coap.errors import RequestRefusedError
 from agent.coap.exchange import ResponseCache
 from agent.coap.udp import RETRANSMISSION_KEY_BYTES
 
@@ -18,22 +19,6 @@ ARRIVED_MAX = 8_192
 
 _REFUSED = b""
 _NAME_BYTES = 8
-
-
-class BlockError(CoapError):
-    """A block that cannot be accepted."""
-
-
-class IncompleteError(BlockError):
-    """A block before it is missing, or it arrived before this upload: begin again with the first (4.08)."""
-
-
-class TooLargeError(BlockError):
-    """The body would exceed the maximum size (4.13)."""
-
-
-class BlockSizeError(BlockError):
-    """The payload does not have the length that the block declares (4.00)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +76,11 @@ class Blocks:
         self._bytes = 0
         """Of all bodies."""
 
-    def __len__(self) -> int:
-        return len(self._assemblies)
-
     def add(self, key: Hashable, block: Block, now: float) -> CompleteBody | None:
         """Add a block to its upload; return None where more are expected. A retransmitted block changes nothing.
 
-        Raise BlockSizeError, TooLargeError, and IncompleteError where the block has arrived before but this upload does
-        not have it, all with nothing changed. A new block that does not continue the upload ends it: IncompleteError.
+        Raise RequestRefusedError, with nothing changed where no upload could have the block, or it has arrived before
+        but this upload does not have it. A new block that does not continue the upload ends it.
         """
         self._check(block)
         self._forget(now)
@@ -107,27 +89,26 @@ class Blocks:
         if upload is None:
             assembly = self._extend(key, block, now)
         elif assembly is None or assembly.name != upload:
-            raise IncompleteError
+            raise RequestRefusedError(BEGIN_AGAIN)
         if not assembly.complete or block.more:
             return None
         return CompleteBody(bytes(assembly.body), block.retransmission_key if block.start == 0 else assembly.chain)
 
     def _check(self, block: Block) -> None:
-        """Raise BlockError where no upload could have the block."""
         if (block.more and len(block.payload) != block.size) or len(block.payload) > block.size:
-            raise BlockSizeError
+            raise RequestRefusedError(BAD_BLOCK)
         if block.start + len(block.payload) > self._body_bytes_max:
-            raise TooLargeError
+            raise RequestRefusedError(reply_to(BODY_TOO_LARGE, self._body_bytes_max))
 
     def _extend(self, key: Hashable, block: Block, now: float) -> _Assembly:
-        """Add a block that is new; raise IncompleteError where it does not continue the upload, which then ends."""
+        """Add a block that is new; one that does not continue the upload ends it."""
         self._arrived.put(block.retransmission_key, now, _REFUSED)
         assembly = self._remove(key)
         if block.start == 0:
             self._begun += 1
             assembly = _Assembly(self._begun.to_bytes(_NAME_BYTES, "big"), now)
         if assembly is None or assembly.complete or block.start != len(assembly.body):
-            raise IncompleteError
+            raise RequestRefusedError(BEGIN_AGAIN)
         assembly.append(block, now)
         self._arrived.put(block.retransmission_key, now, assembly.name)
         self._assemblies[key] = assembly

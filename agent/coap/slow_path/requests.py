@@ -79,14 +79,12 @@ class SlowPath:
         sanitized = sanitize(datagram, oscore=self._oscore)
         match sanitized.disposition:
             case Disposition.PASS if sanitized.protected:
-                self._counters.slow += 1
                 key = endpoint.retransmission_key(datagram)
                 self._bridge.feed_protected(sanitized.datagram, endpoint, key, self._loop.time())
             case Disposition.PASS if self._requires_oscore and datagram[1] != EMPTY:
                 self._counters.unprotected += 1
                 self._refuse(datagram, endpoint, _UNPROTECTED)
             case Disposition.PASS:
-                self._counters.slow += 1
                 self._bridge.feed(sanitized.datagram, endpoint, endpoint.retransmission_key(datagram))
             case Disposition.BAD_OPTION:
                 self._refuse(datagram, endpoint, Reply(BAD_OPTION, b"unknown critical option"))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from aiocoap import Message, error, resource  # type: ignore[import-untyped] # aiocoap carries no types
 from aiocoap.numbers.codes import Code  # type: ignore[import-untyped]
@@ -11,10 +11,9 @@ from aiocoap.numbers.optionnumbers import OptionNumber  # type: ignore[import-un
 
 from agent.coap.answer import (
     ACCEPTED,
-    BAD_REQUEST,
+    BAD_BLOCK,
     BODY_TOO_LARGE,
     CONTINUE,
-    INCOMPLETE,
     TOO_MANY,
     Reply,
     accepted_at,
@@ -22,9 +21,10 @@ from agent.coap.answer import (
     reply_to,
 )
 from agent.coap.dispatcher import PATHS
+from agent.coap.errors import RequestRefusedError
 from agent.coap.exchange import Now
 from agent.coap.message import QueryError, media_of, read_query
-from agent.coap.slow_path.blocks import Block, Blocks, BlockSizeError, CompleteBody, IncompleteError, TooLargeError
+from agent.coap.slow_path.blocks import Block, Blocks, CompleteBody
 from agent.delivery import Answer, Delivery, Media, Receive, Refuse, Status, refuse_uncounted
 from agent.pace import Pace
 
@@ -37,8 +37,6 @@ WAITING_BYTES_MAX = 4 << 20
 """Bytes of bodies that wait for their turn; more are refused."""
 
 _RESERVED_SIZE_EXPONENT = 7
-_INCOMPLETE = Reply(INCOMPLETE, b"begin again with block 0")
-_BAD_BLOCK = Reply(BAD_REQUEST, b"payload and Block1 disagree")
 
 
 class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries no types
@@ -79,8 +77,8 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         try:
             complete = self._complete_body(request)
             reply = Reply(CONTINUE) if complete is None else await self._answer(request, complete)
-        except (IncompleteError, BlockSizeError, TooLargeError, QueryError, _BusyError) as error:
-            reply = _refusal_of(error, self._body_bytes_max)
+        except RequestRefusedError as refused:
+            reply = refused.reply
             self.refuse("coap", request.remote.sender, refusal_of(reply.code, reply.payload))
         message = Message(code=Code(reply.code), payload=reply.payload, transport_tuning=self._tuning)
         message.opt.max_age, message.opt.size1, message.opt.block1 = reply.max_age, reply.size1, block1
@@ -101,19 +99,24 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         block1 = request.opt.block1
         if block1 is None:
             if len(request.payload) > self._body_bytes_max:
-                raise TooLargeError
+                raise RequestRefusedError(reply_to(BODY_TOO_LARGE, self._body_bytes_max))
             return CompleteBody(request.payload, remote.retransmission_key)
         if block1.size_exponent == _RESERVED_SIZE_EXPONENT:
-            raise BlockSizeError
+            raise RequestRefusedError(BAD_BLOCK)
         if (request.opt.size1 or 0) > self._body_bytes_max:
-            raise TooLargeError
+            raise RequestRefusedError(reply_to(BODY_TOO_LARGE, self._body_bytes_max))
         block = Block(block1.start, block1.size, block1.more, request.payload, remote.retransmission_key)
         blocks = self._plain_blocks if remote.credential is None else self._protected_blocks
         return blocks.add(_upload(request), block, asyncio.get_running_loop().time())
 
     async def _answer(self, request: Message, complete: CompleteBody) -> Reply:
         remote: Remote = request.remote
-        query = read_query(request.opt.uri_query)
+        try:
+            query = read_query(request.opt.uri_query)
+        except QueryError as error:
+            raise RequestRefusedError(
+                reply_to(Answer(Status.UNDECODABLE, reason=str(error)), self._body_bytes_max)
+            ) from error
         delivery = Delivery(
             body=complete.body,
             media=media_of(request.opt.content_format, complete.body),
@@ -125,7 +128,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             relay=remote.credential is not None and remote.credential.relay,
         )
         if len(self._in_progress) >= IN_PROGRESS_MAX or self._waiting_bytes >= WAITING_BYTES_MAX:
-            raise _BusyError
+            raise RequestRefusedError(TOO_MANY)
         outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._in_progress.add(outcome)
         outcome.add_done_callback(self._in_progress.discard)
@@ -149,21 +152,6 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
             raise
         finally:
             self._waiting_bytes -= body_bytes
-
-
-class _BusyError(Exception):
-    """Too many requests are in progress."""
-
-
-_FIXED: Final = {IncompleteError: _INCOMPLETE, BlockSizeError: _BAD_BLOCK, _BusyError: TOO_MANY}
-
-
-def _refusal_of(error: Exception, body_bytes_max: int) -> Reply:
-    if isinstance(error, TooLargeError):
-        return reply_to(BODY_TOO_LARGE, body_bytes_max)
-    if isinstance(error, QueryError):
-        return reply_to(Answer(Status.UNDECODABLE, reason=str(error)), body_bytes_max)
-    return _FIXED[type(error)]
 
 
 class EventsSite(resource.Site):  # type: ignore[misc] # aiocoap carries no types

@@ -160,7 +160,7 @@ def test_what_has_outlived_its_lifetime_is_let_go() -> None:
     cache.put(b"a", 0.0, b"answer")
     cache.put(b"b", 1.0, b"answer")
     cache.put(b"c", 10.5, b"answer")
-    assert len(cache) == 2
+    assert len(cache._answers) == 2
 
 
 def test_the_oldest_answer_makes_room() -> None:

@@ -15,7 +15,6 @@ from agent.coap.counters import Counters
 from agent.coap.udp import (
     DATAGRAMS_PER_READ,
     BatchedDatagrams,
-    Datagrams,
     Received,
     SingleDatagrams,
     UdpSocket,
@@ -63,7 +62,7 @@ def sensor(server: socket.socket, host: str) -> Iterator[socket.socket]:
 def test_an_answer_leaves_from_the_address_that_received_the_request(
     server: socket.socket, way: type[SingleDatagrams], host: str
 ) -> None:
-    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
     with sensor(server, host) as client:  # connected: it takes datagrams from that address only
         client.send(b"request")
         [(datagram, endpoint, truncated)] = datagrams.receive()
@@ -77,7 +76,7 @@ def test_an_answer_leaves_from_the_address_that_received_the_request(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_read_takes_what_waits_up_to_its_number(server: socket.socket, way: type[SingleDatagrams]) -> None:
-    datagrams: Datagrams = way(server, SIZE, 5)
+    datagrams = way(server, SIZE, 5)
     assert list(datagrams.receive()) == []
     sent = [bytes(number) for number in (0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE, 3)]
     with sensor(server, "::1") as client:
@@ -94,7 +93,7 @@ def test_a_read_takes_what_waits_up_to_its_number(server: socket.socket, way: ty
 def test_what_the_kernel_refuses_is_counted_and_the_others_are_sent(
     server: socket.socket, way: type[SingleDatagrams]
 ) -> None:
-    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
     with sensor(server, "::1") as client:
         client.send(b"request")
         [(_, endpoint, _)] = datagrams.receive()
@@ -106,7 +105,7 @@ def test_what_the_kernel_refuses_is_counted_and_the_others_are_sent(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_closed_socket_is_an_error(server: socket.socket, way: type[SingleDatagrams]) -> None:
-    datagrams: Datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
+    datagrams = way(server, SIZE, DATAGRAMS_PER_READ)
     server.close()
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as other:  # takes the descriptor of the closed one
         with pytest.raises(OSError, match="Bad file descriptor"):

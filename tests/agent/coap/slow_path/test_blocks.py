@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.coap.answer import BEGIN_AGAIN
+from agent.coap.errors import RequestRefusedError
 from agent.coap.message import uint
-from agent.coap.slow_path.blocks import (
-    ASSEMBLIES_MAX,
-    Block,
-    Blocks,
-    BlockSizeError,
-    CompleteBody,
-    IncompleteError,
-    TooLargeError,
-)
+from agent.coap.slow_path.blocks import ASSEMBLIES_MAX, Block, Blocks, CompleteBody
 from agent.delivery import Answer, Status
 from tests.agent.coap.sensor import BLOCK1, CHANGED, CONTINUE, SIZE1, Response, Sensor, post
 from tests.agent.coap.serving import BODY_BYTES_MAX, serving
@@ -88,7 +82,7 @@ def test_a_block_that_no_upload_could_have_changes_nothing() -> None:
     for block in (first, second):
         upload.add("a", block, 0)
         for wrong in bad:
-            with pytest.raises((BlockSizeError, TooLargeError)):
+            with pytest.raises(RequestRefusedError, match=r"disagree|too large"):
                 upload.add("a", wrong, 0)
     complete = upload.add("a", last, 0)
     assert complete is not None
@@ -119,12 +113,12 @@ def test_whatever_comes_late_each_body_is_one_that_was_sent(lengths: list[int], 
             fresh = replace(block, retransmission_key=next(numbers).to_bytes(4, "big"))
             for index in next(delays, ()):
                 if sent:
-                    with suppress(IncompleteError):
+                    with suppress(RequestRefusedError):
                         delivered(sent[index % len(sent)])
             sent.append(fresh)
             try:
                 whole = delivered(fresh)
-            except IncompleteError:
+            except RequestRefusedError:
                 return False
         return whole == body
 
@@ -137,9 +131,9 @@ def test_an_interrupted_upload_is_forgotten_after_its_lifetime() -> None:
     first, second, _ = blocks()
     upload.add("a", first, 0)
     upload.add("b", blocks(run=1)[0], 5)
-    with pytest.raises(IncompleteError):
+    with pytest.raises(RequestRefusedError, match="begin again"):
         upload.add("a", second, 10)
-    assert len(upload) == 1
+    assert len(upload._assemblies) == 1
 
 
 def test_the_upload_that_has_rested_longest_makes_room() -> None:
@@ -149,8 +143,8 @@ def test_the_upload_that_has_rested_longest_makes_room() -> None:
         upload.add(run, runs[run][0], 0)
     upload.add(0, runs[0][1], 0)
     upload.add("new", runs[-1][0], 0)
-    assert len(upload) == ASSEMBLIES_MAX
-    with pytest.raises(IncompleteError):
+    assert len(upload._assemblies) == ASSEMBLIES_MAX
+    with pytest.raises(RequestRefusedError, match="begin again"):
         upload.add(1, runs[1][1], 0)
     upload.add(2, runs[2][1], 0)
 
@@ -222,11 +216,9 @@ def test_whatever_comes_in_whatever_order_a_body_has_the_blocks_of_one_upload(
             new = now - arrived.get(key, -10.0) >= 10.0
             try:
                 complete = upload.add(sensor, block, now)
-            except IncompleteError:
-                if new:
+            except RequestRefusedError as refused:
+                if new and refused.reply is BEGIN_AGAIN:
                     arrived[key], uploads[sensor] = now, []
-            except TooLargeError:
-                pass
             else:
                 if new:
                     arrived[key] = now

@@ -63,5 +63,4 @@ async def test_libcoap_takes_a_separate_response() -> None:
         await recorder.received(1)
         asyncio.get_running_loop().call_later(0.1, recorder.respond)
         spoken = await asking
-        assert (server.counters.separate, server.counters.given_up) == (1, 0)
     assert "CON c:2.04" in spoken.received

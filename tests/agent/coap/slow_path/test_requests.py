@@ -119,7 +119,7 @@ async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes],
     async with serving(recorder) as server:
         with Sensor(server.port) as sensor:
             assert (await sensor.ask(post(options=options))).code == CHANGED
-        assert (server.counters.fast, server.counters.slow) == (fast, not fast)
+        assert server.counters.fast == fast
     assert len(recorder.deliveries) == 1
 
 
