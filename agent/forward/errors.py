@@ -22,15 +22,11 @@ class RefusedError(SessionError):
 
 
 class RenewalError(SessionError):
-    """The connection works, but this session's clients can no longer confirm what was sent."""
+    """The connection works, but this session's clients can no longer confirm what was sent.
 
-
-class ClockSetBackError(RenewalError):
-    """The wall clock was set back: the clients may wait for that much longer."""
-
-
-class LeaderChangedError(RenewalError):
-    """A partition's leader changed between the first send and the last ack: acked records may be lost."""
+    The wall clock was set back, so that they may wait for that much longer; or a partition's leader changed between the
+    first send and the last ack, so that acked records may be lost.
+    """
 
 
 class UnreachableError(SessionError):
@@ -43,7 +39,3 @@ class TopicMissingError(SessionError):
 
 class UnsupportedError(SessionError):
     """The service lacks what receipts depend on; only another service, or a newer one, changes that."""
-
-
-class TopicReplacedError(SessionError):
-    """The topic was deleted and recreated under the same name since the session's start."""

@@ -16,7 +16,7 @@ from typing import Final
 from agent.clock import Clock
 from agent.config.readers import Span
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import ClockSetBackError, KafkaSettingsError
+from agent.forward.errors import KafkaSettingsError, RenewalError
 from agent.forward.kafka.client import FILE_SUFFIXES, LastError, given_properties, open_admin, open_signer
 from agent.renewal import WatchedFiles
 from contract.record import ClockTrust
@@ -145,10 +145,10 @@ class WallSteps:
         self._ahead = self._difference()
 
     def check(self) -> None:
-        """Raise ClockSetBackError where the wall clock was set back since the last check."""
+        """Raise RenewalError where the wall clock was set back since the last check."""
         before, self._ahead = self._ahead, self._difference()
         if before - self._ahead > STEP_MS_MAX:
-            raise ClockSetBackError(f"the wall clock was set back by {(before - self._ahead) / 1000:.0f} s")
+            raise RenewalError(f"the wall clock was set back by {(before - self._ahead) / 1000:.0f} s")
 
     def _difference(self) -> int:
         return self._clock.wall_ms() - self._clock.monotonic_ms()

@@ -22,8 +22,6 @@ RATIO_MIN, RATIO_MAX = 0.02, 20.0
 _MEMORY: Final = 0.8
 """The weight of earlier reports in the ratio, relative to that of the latest."""
 
-Properties = dict[str, Any]
-
 
 class Uplink:
     """Decides when the next events may be sent, so that all that is sent stays within the cap.
@@ -76,7 +74,7 @@ class Uplink:
         with self._lock:
             self._waiting[lane] = 0
 
-    def statistics(self, lane: str | None = None) -> Properties:
+    def statistics(self, lane: str | None = None) -> dict[str, Any]:
         """Return the properties by which a new client reports what it sends; `lane` is that of a producer's events."""
         if lane is not None:
             self.producer_closed(lane)  # the one before

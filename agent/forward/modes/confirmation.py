@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 
 from agent.clock import Clock
-from agent.forward.errors import TopicReplacedError, UnreachableError
+from agent.forward.errors import SessionError, UnreachableError
 from agent.forward.kafka.client import ANSWER_SECONDS_MAX, no_answer
 from agent.forward.kafka.topic import LogEnd, TopicWatch, leader_epochs, log_end, topic_id
 from agent.forward.modes.in_flight import InFlightWindow
@@ -70,13 +70,12 @@ class Confirmation:
     def poll(self, window: InFlightWindow) -> Confirmed | None:
         """Return the answer for acked batches of the same topic, None where there is none yet.
 
-        Raise TopicReplacedError or TopicMissingError where there will never be one; call again after UnreachableError.
+        Raise SessionError where there will never be one, as of a topic that was deleted and recreated; call again after
+        UnreachableError.
         """
         answer = self._take_shared(window) or self._take_own()
         if answer is not None and answer.topic_id != self.expected:
-            raise TopicReplacedError(
-                f"the topic is {answer.topic_id} now, and was {self.expected} before the first send"
-            )
+            raise SessionError(f"the topic is {answer.topic_id} now, and was {self.expected} before the first send")
         return answer
 
     def close(self) -> None:

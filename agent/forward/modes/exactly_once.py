@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from agent.config.settings import KafkaSettings
-from agent.forward.errors import ClonedError, SessionError, TopicReplacedError, UnreachableError
+from agent.forward.errors import ClonedError, SessionError, UnreachableError
 from agent.forward.kafka.attempt import close
 from agent.forward.kafka.client import OPENING_SECONDS_MAX, LastError, open_reader, raw_metadata
 from agent.forward.kafka.health import Silence
@@ -229,7 +229,7 @@ class TransactionalSession(Session):
         committed = is_committed(self._context, intent, self._reader, stop)
         actual = self._context.watch.read_id(stop)
         if actual != self._topic.id:
-            raise TopicReplacedError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
+            raise SessionError(f"the topic is {actual} now, and was {self._topic.id} before the first send")
         if not committed:  # it stayed open, and was aborted with a transaction of another agent with this gateway's id
             raise SessionError("the broker reported the transaction as committed, and its records are not in the topic")
         self._context.outbox.mark_forwarded(batch, (TRANSACTION_SETTLED, str(intent.marker.number)))

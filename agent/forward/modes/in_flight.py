@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
 
-from agent.forward.errors import LeaderChangedError, SessionError
+from agent.forward.errors import RenewalError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
 from agent.forward.modes.oversized import TOO_LARGE_CODES
 from agent.forward.receipts.round import Acked
@@ -82,7 +82,7 @@ class InFlightBatch:
     def batch(self, topic_id: str, leader_epochs: LeaderEpochs) -> Batch:
         """Return the batch for the outbox; `leader_epochs` are those read after the last ack.
 
-        Raise LeaderChangedError where a partition's epoch is not what it was before the first send. Epochs only grow:
+        Raise RenewalError where a partition's epoch is not what it was before the first send. Epochs only grow:
         one that is equal at both times was so between them, so that leader has appended all of the batch, and the
         log was not truncated meanwhile. Raise SessionError where a leader has not answered: that does not prove a
         change.
@@ -93,7 +93,7 @@ class InFlightBatch:
             if after is None:
                 raise SessionError(f"partition {partition}: its leader does not report its epoch")
             if after != before:
-                raise LeaderChangedError(f"partition {partition}: leader epoch {before} before the send, {after} now")
+                raise RenewalError(f"partition {partition}: leader epoch {before} before the send, {after} now")
             spans[partition] = Offsets(low, high, after)
         return Batch(self.first, self.last, topic_id, spans)
 

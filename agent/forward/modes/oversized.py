@@ -1,10 +1,6 @@
 """Events whose records Kafka refuses for their size: identified one by one, held while others are sent, and retried.
 
-A limit that is too small is a setting and can be corrected; an event that was given up cannot be restored. So a refused
-event is held, still stored and still `new`. From time to time one of the held events is retried alone: the smallest, or
-one that was held for `kafka.oversized_after`. If Kafka accepts it, the limit was raised, and all held events are sent
-again. Only an event that is refused once more after that time is given up. Time in which no broker answered does not
-count, and steps of the wall clock have no effect.
+A held event is still stored and still `new`; decision 37 states when it is retried, and when it is given up.
 """
 
 import logging

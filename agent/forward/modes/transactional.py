@@ -1,10 +1,8 @@
 """Calls to a transactional producer, each with a deadline, and the outcome of a transaction whose end was not observed.
 
-The outcome is determined from the records, since the coordinator may err. A restarted broker may report a transaction
-as committed without having ended it in the partitions (Kafka 4.3: "these partitions are likely deleted already"). Its
-records then wait for the producer's next transaction there, and share its outcome: that of another agent with this
-gateway's id, too. So events are marked only once a reader of committed records has received them, and a hanging
-transaction is aborted here.
+The outcome is determined from the records, since the coordinator may err (decision 18). A restarted broker may report a
+transaction as committed without having ended it in the partitions (Kafka 4.3: "these partitions are likely deleted
+already"). Its records then share the outcome of the next transaction there, that of another agent with this id, too.
 """
 
 import logging

@@ -89,10 +89,7 @@ def decide(batch: Batch, view: View, rules: Rules) -> BatchDecision:
 
 def choose_table(pinned: str | None, receipts: Iterable[Receipt]) -> str | None:
     """Return the table id to pin: the first one read, then only one that succeeds the pinned one."""
-    for receipt in receipts:
-        if pinned is None or pinned in receipt.succeeded:
-            return receipt.table
-    return pinned
+    return next((receipt.table for receipt in receipts if pinned is None or pinned in receipt.succeeded), pinned)
 
 
 def is_taken(decided: Iterable[tuple[Batch, BatchDecision]], view: View) -> bool:

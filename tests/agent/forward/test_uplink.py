@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.forwarder import SILENCE_MS
 from agent.forward.kafka.health import CLOSED, REACHABLE, UNREACHABLE
 from agent.forward.kafka.login_files import Hours
-from agent.forward.kafka.uplink import Properties, Uplink, open_uplink
+from agent.forward.kafka.uplink import Uplink, open_uplink
 from agent.forward.modes.lanes import ForwardedLane, Turn
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.forward.receipts.round import SharedRound
@@ -156,7 +157,7 @@ class CountedUplink(Uplink):
         super().__init__(SESSIONS_CAP, SystemClock())
         self.processed: Counter[Callable[[str], None]] = Counter()
 
-    def statistics(self, lane: str | None = None) -> Properties:
+    def statistics(self, lane: str | None = None) -> dict[str, Any]:
         properties = super().statistics(lane)
         process = properties["stats_cb"]
         self.processed[process] = 0

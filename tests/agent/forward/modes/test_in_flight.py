@@ -5,7 +5,7 @@ from confluent_kafka import KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.forward.errors import LeaderChangedError, RenewalError, SessionError
+from agent.forward.errors import RenewalError, SessionError
 from agent.forward.kafka.topic import LeaderEpochs
 from agent.forward.modes.in_flight import InFlightBatch, InFlightWindow
 from agent.store.port import Batch, Offsets
@@ -39,7 +39,7 @@ def test_a_batch_whose_leader_is_not_the_same_before_its_first_send_and_after_it
     sending = in_flight(5, 1, before)
     sending.report(None, delivered(3, 70))
 
-    with pytest.raises(LeaderChangedError, match="partition 3"):
+    with pytest.raises(RenewalError, match="partition 3"):
         sending.batch("id", after)
 
 
