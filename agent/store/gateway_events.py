@@ -5,7 +5,7 @@ And which events were accepted while the clock was untrusted, and how far from t
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from agent.store.port import Candidate, ClosedSection, LabelRange
@@ -43,13 +43,9 @@ class GatewayCondition:
     """For how long an id is unique; 0 where it is not stated."""
 
     def entries(self) -> dict[str, Value]:
-        where_known: dict[str, Value] = {
-            "retention_seconds": self.retention_seconds,
-            "settings_hash": self.settings_hash,
-            "lane": self.lane,
-        }
         counts = {"new_events": self.new_events, "written_bytes": self.written_bytes}
-        known = {name: value for name, value in where_known.items() if value}
+        optional = ("retention_seconds", "settings_hash", "lane")
+        known = {name: value for name in optional if (value := getattr(self, name))}
         return {"version": self.version, "contract": VERSION, **counts, **known}
 
 
@@ -113,12 +109,7 @@ def clock_correction(
 
     It applies to those events in the range whose clock was untrusted. `received` is by the trusted clock.
     """
-    data: dict[str, Value] = {
-        "epoch": labels.epoch,
-        "first": labels.first,
-        "last": labels.last,
-        "correction_ms": correction_ms,
-    }
+    data: dict[str, Value] = {**asdict(labels), "correction_ms": correction_ms}
     return _candidate(Event(gateway_device(gateway), CLOCK, id_, boot, data=data), received, ClockTrust.TRUSTED)
 
 

@@ -202,7 +202,5 @@ class JoinedOutcome:
 
 
 def _lane_of(lanes: Sequence[Lane], device: str, type_: str) -> str:
-    for lane in lanes:
-        if fnmatchcase(device, lane.device) and fnmatchcase(type_, lane.type):
-            return lane.name
-    return DEFAULT_LANE
+    matching = (lane.name for lane in lanes if fnmatchcase(device, lane.device) and fnmatchcase(type_, lane.type))
+    return next(matching, DEFAULT_LANE)

@@ -224,9 +224,6 @@ class ProcessedTimes:
         self._times: deque[tuple[int, int]] = deque()
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._times)
-
     def note(self, monotonic_ms: int, position: int) -> None:
         """Note that all up to a position is processed; a note shortly after another replaces that one."""
         with self._lock:
@@ -272,10 +269,7 @@ class ForwardingTimes:
 
 
 def _latest(entries: deque[tuple[int, int, int]], position: int) -> int | None:
-    for first, last, time in reversed(list(entries)):
-        if first <= position <= last:
-            return time
-    return None
+    return next((time for first, last, time in reversed(list(entries)) if first <= position <= last), None)
 
 
 def _merge_adjacent(batches: Iterable[Batch]) -> list[Batch]:

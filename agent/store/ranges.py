@@ -89,10 +89,8 @@ class Coverage:
             first = covered_to + 1
         if first > end:
             return None
-        starts = [
-            start for start in (self._next_batch_start(first), self.processed.first_above(first)) if start is not None
-        ]
-        return first, min([end, *(start - 1 for start in starts)])
+        starts = (self._next_batch_start(first), self.processed.first_above(first))
+        return first, min([end, *(start - 1 for start in starts if start is not None)])
 
     def processed_to(self, floor: int) -> int:
         """Return the position up to which all is processed, from `floor` on; floor - 1 where nothing is."""

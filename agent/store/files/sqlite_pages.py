@@ -49,11 +49,6 @@ class Frame:
     file_pages: int
     """The file's size after the transaction that ends here; 0 in the middle of one."""
 
-    @property
-    def commits(self) -> bool:
-        """Whether it is the last one of a transaction."""
-        return self.file_pages != 0
-
 
 class LogFrames:
     """The frames of the write-ahead log's current round.
@@ -81,7 +76,7 @@ class LogFrames:
     @property
     def commits_behind_damage(self) -> int:
         """The number of transactions that SQLite ignores, since it reads up to the first frame that is not whole."""
-        return sum(frame.commits for frame in self.behind)
+        return sum(frame.file_pages != 0 for frame in self.behind)
 
     def _read(self, file: int) -> None:
         size = os.fstat(file).st_size

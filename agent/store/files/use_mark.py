@@ -104,9 +104,7 @@ def note_lost_log(path: Path) -> None:
 def noted(path: Path) -> LastCommit | None:
     """Return the content of the mark; None where there is none, or where it cannot be read."""
     mark = mark_of(path)
-    if not mark.exists():
-        return None
-    match = _NOTE.match(swap.text(mark))
+    match = _NOTE.match(swap.text(mark)) if mark.exists() else None
     if match is None:
         return None
     return LastCommit(

@@ -158,11 +158,10 @@ class Sealing:
         return True
 
 
-def _shares(memtable: Memtable) -> Iterator[array[int]]:
-    """Yield the places of a memtable in shares by the first bits of their fingerprints, in order of these."""
+def _shares(memtable: Memtable) -> list[array[int]]:
+    """Return the places of a memtable in shares by the first bits of their fingerprints, in order of these."""
     # Arrays: as Python's integers the places would take ten megabytes for as long as the memtable is being sealed.
     shares = [array("I") for _ in range(SHARES)]
     for place, byte in enumerate(memtable.packed[: len(memtable) * FINGERPRINT_BYTES : FINGERPRINT_BYTES]):
         shares[byte >> _SHARE_SHIFT].append(place)
-    for number in range(SHARES):
-        yield shares[number]
+    return shares

@@ -40,9 +40,6 @@ class RetransmissionKeys:
         self._positions: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Position and time by key, the oldest first."""
 
-    def __len__(self) -> int:
-        return len(self._positions)
-
     def remember(self, key: bytes, position: int, monotonic_ms: int) -> None:
         """Remember that a delivery's events start at this position; `monotonic_ms` is its time."""
         self._positions[key] = (position, monotonic_ms)

@@ -96,9 +96,7 @@ def whole_blocks(blob: bytes) -> Iterator[tuple[bytes, bytes, int]]:
 
 def expand(blob: bytes) -> bytes:
     """Return the packed events of one commit, joined; of damaged blocks as much as possible."""
-    if not blob.startswith(MARK):
-        return blob
-    return expand_blocks(blob)
+    return expand_blocks(blob) if blob.startswith(MARK) else blob
 
 
 def expand_blocks(blob: bytes) -> bytes:

@@ -4,11 +4,12 @@ import json
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from agent.store.errors import DamagedStoreError
 from agent.store.format.packing import checksum, compress, typed, verified
 from agent.store.port import Batch, Offsets, Reject
 from agent.store.schema.database import Reads
@@ -22,10 +23,6 @@ _SEARCHED_POSITIONS = 10_000
 _COMMITS = "SELECT first_position, count, packed FROM events"
 _EPOCH_COLUMNS = "first_position, epoch, boot, uptime_ms, wall_ms, trusted, service_ms, checksum"
 _REJECTED_COLUMNS = "number, received, device, via, reason, raw"
-_REJECTED_WHOLE = (
-    "typeof(received) = 'integer' AND typeof(device) = 'text' AND typeof(via) = 'text' AND typeof(reason) = 'text'"
-    " AND typeof(raw) = 'blob'"
-)
 
 Row = tuple[Any, ...]
 """A row of a table without its checksum."""
@@ -195,8 +192,11 @@ def discard_from(connection: sqlite3.Connection, first_position: int) -> None:
 
 def insert_batch(connection: sqlite3.Connection, batch: Batch) -> None:
     """Record that the broker has a batch."""
-    partitions = json.dumps({number: _offsets_to_json(offsets) for number, offsets in batch.partitions.items()})
-    row = (batch.first, batch.last, batch.topic_id, partitions)
+    partitions = {
+        number: [value for value in (offsets.lowest, offsets.highest, offsets.leader_epoch) if value is not None]
+        for number, offsets in batch.partitions.items()
+    }
+    row = (batch.first, batch.last, batch.topic_id, json.dumps(partitions))
     connection.execute(
         "INSERT OR REPLACE INTO batches (first, last, topic_id, partitions, checksum) VALUES (?, ?, ?, ?, ?)",
         (*row, checksum("batches", row)),
@@ -270,8 +270,10 @@ def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> Non
 
 def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
     """Copy the rejected events of another store, but for those that differ in type from what was written."""
-    rows = source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected WHERE {_REJECTED_WHOLE}").fetchall()
-    connection.executemany(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    for row in source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected").fetchall():
+        with suppress(DamagedStoreError):
+            _reject(*row)
+            connection.execute(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def load_rejects(connection: Reads) -> list[tuple[int, Reject]]:
@@ -295,8 +297,3 @@ def _reject(number: int, received: object, device: object, via: object, reason: 
         typed(reason, str, subject),
         typed(raw, bytes, subject),
     )
-
-
-def _offsets_to_json(offsets: Offsets) -> list[int]:
-    leader_epochs = [] if offsets.leader_epoch is None else [offsets.leader_epoch]
-    return [offsets.lowest, offsets.highest, *leader_epochs]

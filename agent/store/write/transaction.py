@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 from agent.clock import Clock
@@ -224,11 +225,7 @@ class CommitDurations:
 
     def cumulative(self) -> list[tuple[float, int]]:
         """Return for each upper bound, infinity last, how many commits took at most that long."""
-        bounds, so_far = [], 0
-        for bound, count in zip((*BOUNDS_SECONDS, float("inf")), tuple(self._counts), strict=True):
-            so_far += count
-            bounds.append((bound, so_far))
-        return bounds
+        return list(zip((*BOUNDS_SECONDS, float("inf")), accumulate(tuple(self._counts)), strict=True))
 
 
 def _cannot_write(error: Exception) -> str:

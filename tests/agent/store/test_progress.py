@@ -88,7 +88,7 @@ def test_the_times_for_the_purge_are_few_however_often_events_are_marked() -> No
     for position in range(1, EVENTS + 1):
         marked.mark_forwarded(one(position))
         marked.mark_processed(marked.forwarded(), pause * position, 1)
-    assert len(marked.processed_times) <= 2 + EVENTS // 10
+    assert len(marked.processed_times._times) <= 2 + EVENTS // 10
     for position in range(1, EVENTS + 1):
         purgeable = marked.processed_times.pop_until(pause * position)
         assert purgeable is None or purgeable <= position

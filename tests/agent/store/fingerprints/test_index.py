@@ -176,7 +176,7 @@ def test_a_key_counts_for_its_lifetime_as_long_as_it_is_among_the_latest(steps: 
         told.pop(key, None)
         told[key] = (position, now)
         keys.remember(key, position, now)
-        assert len(keys) <= COUNT_MAX
+        assert len(keys._positions) <= COUNT_MAX
         latest = list(told)[-COUNT_MAX:]
         for known, (first, since) in told.items():
             counts = known in latest and now - since <= LIFETIME_MS
