@@ -33,7 +33,6 @@ class Recorder:
         self.open.pop(0)(answer)
 
     async def received(self, count: int) -> None:
-        """Wait for this number of deliveries."""
         arrived = asyncio.Event()
         self._wake = arrived.set
         async with asyncio.timeout(60):

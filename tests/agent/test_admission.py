@@ -280,14 +280,6 @@ def test_an_address_has_one_share_over_all_protocols() -> None:
     assert gateway.refusal("urn:b", "http://[::1]") is not None
 
 
-def test_names_are_bounded() -> None:
-    gateway = Gateway()
-    for number in range(2 * NAMES_MAX):
-        gateway.refusal(f"urn:{number}", f"[::{number:x}]")
-    assert gateway.refusal("urn:0", "[::0]", BODY_EVENTS_MAX) is None
-    assert gateway.refusal("urn:0", "[::0]") is not None
-
-
 STORED_BYTES_MAX = 2_000
 EVENT_BYTES = 220
 """More than what one of the events here takes."""
@@ -367,3 +359,11 @@ def test_of_a_body_whose_other_events_a_full_lane_refuses_what_is_stored_counts(
         for _ in range(STORED_BYTES_MAX // 100)
     ]
     assert [one and one.status for one in (refused[0], refused[-1])] == [Status.UNAVAILABLE, Status.TOO_MANY]
+
+
+def test_names_are_bounded() -> None:
+    gateway = Gateway()
+    for number in range(2 * NAMES_MAX):
+        gateway.refusal(f"urn:{number}", f"[::{number:x}]")
+    assert gateway.refusal("urn:0", "[::0]", BODY_EVENTS_MAX) is None
+    assert gateway.refusal("urn:0", "[::0]") is not None

@@ -52,7 +52,6 @@ class BadSectors:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment that activates the library."""
         return {
             "LD_PRELOAD": str(self.library),
             "BAD_INODE": str(self.inode),
@@ -71,20 +70,16 @@ def configuration(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a store of many pages, all of it processed but the last commit.
 
     An opening reads the events of the last section only, so not those that `damage_a_page_of` damages.
     """
     monkeypatch.setattr(section, "SECTION_EVENTS", SECTION_EVENTS)
-
-    async def fill() -> None:
-        async with make_store(tmp_path / "state", keep_processed_seconds=10**9) as store:
-            for number in range(COMMITS):
-                await accept(store, Event("d", id=number, data={"text": "x" * 700}))
-            mark_processed(store, 1, COMMITS + 1)  # one event began a section
-
-    asyncio.run(fill())
+    async with make_store(tmp_path / "state", keep_processed_seconds=10**9) as store:
+        for number in range(COMMITS):
+            await accept(store, Event("d", id=number, data={"text": "x" * 700}))
+        mark_processed(store, 1, COMMITS + 1)  # one event began a section
     return tmp_path / "state" / FILE_NAME
 
 
@@ -125,7 +120,6 @@ def test_the_damaged_store_of_one_lane_is_salvaged_and_the_other_lane_keeps_all(
 
 
 def _page_of(path: Path, position: int) -> int:
-    """Find the page that contains a commit."""
     with closing(PageVersions(path)) as pages:
         versions, fetch = next(pages.passes())
         for number, page in versions:

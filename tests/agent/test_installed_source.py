@@ -72,7 +72,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def plc(port: int) -> AsyncIterator[None]:
-    """Serve registers by pymodbus' own server."""
     device = SimDevice(1, simdata=SimData(0, values=REGISTERS, datatype=DataType.REGISTERS))
     server = ModbusTcpServer(device, address=("127.0.0.1", port))
     await server.serve_forever(background=True)

@@ -1,13 +1,12 @@
 """The agent as a real process, without Kafka: acked events are on disk, however it ends."""
 
+import asyncio
 import os
 import random
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
@@ -20,6 +19,7 @@ from agent.store.schema import database
 from contract.event import Label
 from simulators import wire
 from simulators.services.process import Process
+from tests.agent.http import client as http_client
 from tests.support.agent_process import configured, stored_documents, wait_until_ready
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
@@ -30,7 +30,6 @@ WINDOW = 64
 EVENT = b'{"device":"urn:dev:mac:0000000000000001","id":%d,"data":{"n":%d}}'
 PAIR = b'[{"device":"urn:a","id":%d,"data":{"x":1}},{"device":"urn:a","type":"alarm","id":%d,"data":{"x":1}}]'
 """The events of one delivery that are of two lanes."""
-ALARM = b'{"device":"urn:a","type":"alarm","id":%d,"data":{"n":%d,"text":"' + b"x" * 700 + b'"}}'
 LANES = '[[forward.lanes]]\nname = "alarms"\ntype = "alarm"\npriority = 1\n'
 
 
@@ -62,18 +61,13 @@ class Client:
     def close(self) -> None:
         self._socket.close()
 
-    def answer(self) -> wire.Message | None:
-        """Receive one answer; return None without one."""
-        try:
-            return wire.parse(self._socket.recv(2048))
-        except (TimeoutError, ConnectionRefusedError):
-            return None
-
     def receive(self) -> bool:
         """Receive one answer, a success; return False without one."""
-        message = self.answer()
-        if message is None:
+        try:
+            message = wire.parse(self._socket.recv(2048))
+        except (TimeoutError, ConnectionRefusedError):
             return False
+        assert message is not None
         assert message.code_text == "2.04"
         self.acked.add(int.from_bytes(message.token, "big"))
         return True
@@ -96,7 +90,6 @@ def connect() -> Iterator[Connect]:
 
 
 def start(agent: Process) -> int:
-    """Start the agent and return its CoAP port."""
     agent.start()
     return wait_until_ready(agent)["coap"]
 
@@ -113,7 +106,6 @@ def send_and_kill(client: Client, agent: Process, last: int) -> None:
 
 
 def threads(pid: int) -> list[str]:
-    """Return the names of a process's threads."""
     return [file.read_text().strip() for file in Path(f"/proc/{pid}/task").glob("*/comm")]
 
 
@@ -159,52 +151,12 @@ def test_sigkill_under_load_loses_no_part_of_an_acked_delivery_and_doubles_none(
     assert lives <= len({label.epoch for label in labels}) <= kills
 
 
-def ask(client: Client, form: bytes) -> wire.Message:
-    """Send one request of a form, and return its answer."""
-    client.form = form
-    token = client.next.to_bytes(4, "big")
-    client.send()
-    answers: list[wire.Message] = []
-
-    def is_answered() -> bool:
-        answer = client.answer()
-        answers.extend(() if answer is None or answer.token != token else (answer,))
-        return bool(answers)
-
-    wait_until(is_answered, "an answer")
-    return answers[0]
-
-
-@pytest.mark.guarantee(1)
-def test_a_full_lane_answers_5_03_and_the_other_lane_goes_on(
-    configuration: Path, agent: Process, connect: Connect, tmp_path: Path
-) -> None:
-    configuration.write_text(configuration.read_text() + '[store]\nmax_bytes = "1MiB"\n' + LANES)
-    client = connect(start(agent), 1)
-    assert ask(client, ALARM).code_text == "2.04"
-    wait_until(lambda: ask(client, ALARM).code_text == "5.03", "the lane is full")
-    for _ in range(3):
-        refused = ask(client, ALARM)
-        assert (refused.code_text, refused.max_age_seconds) == ("5.03", 60)
-        assert ask(client, EVENT).code_text == "2.04"
-    assert agent.terminate() == 0
-    assert len(stored_ids(tmp_path)) == 3
-
-
 def test_as_many_lanes_as_are_allowed_leave_threads_for_all_else(configuration: Path, agent: Process) -> None:
     lanes = "".join(LANES.replace("alarm", f"alarm-{place}") for place in range(LANES_MAX))
     configuration.write_text(f"{configuration.read_text()}[mqtt]\nenabled = true\nport = 1\n{lanes}")
     start(agent)
-    place = agent.log().split("agent=ready")[1].split("http=")[1].split()[0]
-
-    def is_ready() -> bool:
-        try:
-            urlopen(f"http://{place}/readyz", timeout=10).close()
-        except HTTPError:
-            return False
-        return True
-
-    wait_until(is_ready, "the agent has tried each store")
+    http = http_client.Client(wait_until_ready(agent)["http"])
+    wait_until(lambda: asyncio.run(http.get("/readyz")).code == 200, "the agent has tried each store")
     wait_until(lambda: "mqtt=disconnected" in agent.log(), "the agent has tried to reach the MQTT broker")
     assert agent.terminate() == 0
 

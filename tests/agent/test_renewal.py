@@ -5,7 +5,6 @@ import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
-from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from agent.opening import Opening, open_coap
 from agent.telemetry.links import Links
 from simulators.services.process import Process
 from tests.agent.coap.oscore.protected import posted_by_aiocoap, sensor_folder
+from tests.agent.http.client import Client
 from tests.agent.recorder import Recorder
 from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.logins.certificates import Authority
@@ -39,13 +39,8 @@ def write(file: Path, text: str, mode: int = 0o640) -> None:
 def status_of(port: int, token: str) -> int:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
-    fields = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-    connection.request("POST", "/api/v1/events", b'{"device":"%s","id":1,"data":{}}' % DEVICE.encode(), fields)
-    try:
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    body = b'{"device":"%s","id":1,"data":{}}' % DEVICE.encode()
+    return asyncio.run(Client(port, context).post(body, token=token)).code
 
 
 def line(token: str) -> str:

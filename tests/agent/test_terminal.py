@@ -1,10 +1,8 @@
 """Sensor data cannot control a terminal: control characters, bidi overrides and invisible characters are escaped."""
 
-import asyncio
 import io
 import json
 import logging
-import sqlite3
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -14,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.store.layout import FILE_NAME
 from agent.systemd.journal import SafeFormatter
 from agent.terminal import Colour, json_line, paint, printable
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.cli.running import here
-from tests.agent.store.stores import accept, make_store
+from tests.agent.store.stores import accept, change, make_store
 from tests.support.agent_process import configured
 
 SIGNS = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0)))) + (
@@ -33,14 +30,11 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    async def fill() -> None:
-        async with make_store(tmp_path / "state") as store:
-            for _ in range(2):
-                await accept(store, EVIL)
-            await accept(store, Event("d", id=1))
-
-    asyncio.run(fill())
+async def run(tmp_path: Path) -> Run:
+    async with make_store(tmp_path / "state") as store:
+        for _ in range(2):
+            await accept(store, EVIL)
+        await accept(store, Event("d", id=1))
     configuration = configured(tmp_path)
 
     def command(*arguments: str) -> str:
@@ -80,10 +74,8 @@ def test_no_command_writes_what_a_terminal_would_obey(run: Run, arguments: tuple
 
 
 def test_no_finding_of_a_damaged_store_writes_what_a_terminal_would_obey(run: Run, tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / "state" / FILE_NAME)
-    connection.execute("UPDATE facts SET name = ? WHERE name = (SELECT min(name) FROM facts)", (f"x{SIGNS}",))
-    connection.commit()
-    connection.close()
+    renamed = "UPDATE facts SET name = ? WHERE name = (SELECT min(name) FROM facts)"
+    change(tmp_path / "state", renamed, values=(f"x{SIGNS}",))
     for arguments in (("verify",), ("verify", "--json"), ("status",)):
         assert is_harmless(run(*arguments))
 

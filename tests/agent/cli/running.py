@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,9 +19,10 @@ Run = Callable[..., tuple[int, str, str]]
 """Runs a command in this process; returns its status, output and messages."""
 
 
-def here(*arguments: str, text: str | None = None) -> Completed:
-    """Run a command to its end, in this process."""
+def here(*arguments: str, text: str | None = None, terminal: bool = False) -> Completed:
+    """Run a command to its end, in this process; its output may pass for a terminal."""
     out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    out.isatty = lambda: terminal  # type: ignore[method-assign]
     given = sys.stdin if text is None else io.TextIOWrapper(io.BytesIO(text.encode()))
     with patch.multiple(sys, argv=["oncegate", *arguments], stdin=given), redirect_stdout(out), redirect_stderr(err):
         try:
@@ -46,11 +45,9 @@ class RunningAgent:
 
     @property
     def api(self) -> Api:
-        """A client of its HTTP interface."""
         return Api(f"http://127.0.0.1:{self.http_port}")
 
     def post(self, device: str, *ids: int) -> None:
-        """Post an event with each id."""
         for number in ids:
             event = {"device": device, "id": number, "data": {"value": 1}, "units": {"value": "Cel"}}
             assert self.api.post("/api/v1/events", json.dumps(event).encode(), "application/json").code == 200
@@ -62,24 +59,8 @@ class RunningAgent:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def command(self, *arguments: str) -> list[str]:
-        """Return a command line with the agent's configuration."""
         return [sys.executable, "-m", "agent.cli.main", "--config", str(self.configuration), *arguments]
 
-    def oncegate(self, *arguments: str, text: str | None = None) -> Completed:
+    def oncegate(self, *arguments: str, text: str | None = None, terminal: bool = False) -> Completed:
         """Run a command to its end, in this process."""
-        return here("--config", str(self.configuration), *arguments, text=text)
-
-    def on_terminal(self, *arguments: str) -> str:
-        """Return what a command prints on a terminal, without colours."""
-        leader, follower = pty.openpty()
-        environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
-        with subprocess.Popen(self.command(*arguments), stdout=follower, stderr=follower, env=environment):
-            os.close(follower)
-            text = b""
-            try:
-                while piece := os.read(leader, 65_536):
-                    text += piece
-            except OSError:  # Linux: the other side is closed
-                pass
-            os.close(leader)
-        return text.decode()
+        return here("--config", str(self.configuration), *arguments, text=text, terminal=terminal)

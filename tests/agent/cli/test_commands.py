@@ -76,13 +76,6 @@ def test_an_output_that_cannot_be_written_is_a_failure_in_one_line(file: Path) -
     assert (done.returncode, done.stderr) == (1, "oncegate: the output cannot be written: No space left on device\n")
 
 
-def test_wrong_usage_is_2_and_a_store_that_is_not_there_is_1(file: Path, oncegate: Run) -> None:
-    assert oncegate("events", "--limit", "0", "--config", str(file))[0] == 2
-    status, _, message = oncegate("status", "--config", str(file))
-    assert status == 1
-    assert "there is no store yet; the agent makes it when it first runs" in message
-
-
 def test_a_store_that_is_not_ours_to_read_is_no_traceback(
     file: Path, oncegate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,12 +94,15 @@ def test_new_events_are_followed_each_once_until_the_interrupt(running_agent: Ru
     assert ids == [1, 2, 3]
 
 
-def test_a_terminal_gets_a_table_and_a_pipe_gets_json(running_agent: RunningAgent) -> None:
+def test_a_terminal_gets_a_table_and_a_pipe_gets_json(
+    running_agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
     running_agent.post("urn:table", 1)
     words = ("events", "--device", "urn:table")
     heads = [
-        running_agent.on_terminal(*words),
-        running_agent.on_terminal(*words, "--json"),
+        running_agent.oncegate(*words, terminal=True).stdout,
+        running_agent.oncegate(*words, "--json", terminal=True).stdout,
         running_agent.oncegate(*words, "--table").stdout,
         running_agent.oncegate(*words).stdout,
     ]

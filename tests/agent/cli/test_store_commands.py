@@ -1,9 +1,7 @@
 """The commands that read a store, on real ones: whole and damaged, and with lanes."""
 
-import asyncio
 import json
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,11 @@ from agent.store.facts import FORWARDER_STOPPED, OVERSIZED, RECEIPTS_HELD
 from agent.store.files.folders import LANES_FOLDER, store_folders
 from agent.store.lanes import LaneStores
 from agent.store.layout import FILE_NAME
-from agent.store.schema import database, disk_space
+from agent.store.schema import disk_space
 from contract.event import Event
 from contract.fingerprint import fingerprint
 from tests.agent.cli import running as cli
-from tests.agent.store.stores import HandClock, accept, batch, make_store, stored_events
+from tests.agent.store.stores import HandClock, accept, batch, change, holding_the_log, make_store, stored_events
 from tests.support.agent_process import configured
 
 DEVICE = "urn:dev:mac:00158d0001a2b3c4"
@@ -28,24 +26,20 @@ Run = Callable[..., tuple[int, list[str]]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+async def folder(tmp_path: Path) -> Path:
     """Create a store: one event processed, one forwarded, one new, and duplicates of the first."""
-
-    async def fill() -> None:
-        clock = HandClock()
-        async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
-            await accept(store, ONE)
-            store.outbox.mark_forwarded(batch(1, 2))
-            store.outbox.set_fact("receipts.table", "table-1")
-            store.outbox.mark_processed(store.outbox.forwarded())
-            clock.pass_seconds(5)
-            await accept(store, ONE)
-            await accept(store, ONE, TWO)
-            store.outbox.mark_forwarded(batch(3, 3, offset=70))
-            await accept(store, THREE)
-            assert [event.position for event in stored_events(store)] == [4]
-
-    asyncio.run(fill())
+    clock = HandClock()
+    async with make_store(tmp_path / "state", clock, keep_processed_seconds=10**9) as store:
+        await accept(store, ONE)
+        store.outbox.mark_forwarded(batch(1, 2))
+        store.outbox.set_fact("receipts.table", "table-1")
+        store.outbox.mark_processed(store.outbox.forwarded())
+        clock.pass_seconds(5)
+        await accept(store, ONE)
+        await accept(store, ONE, TWO)
+        store.outbox.mark_forwarded(batch(3, 3, offset=70))
+        await accept(store, THREE)
+        assert [event.position for event in stored_events(store)] == [4]
     return tmp_path / "state"
 
 
@@ -67,12 +61,6 @@ def overwrite(folder: Path, old: bytes, new: bytes) -> None:
     assert old in content
     assert len(old) == len(new)
     file.write_bytes(content.replace(old, new))
-
-
-def execute(folder: Path, sql: str) -> None:
-    connection = database.open_for_service(folder / FILE_NAME)
-    connection.execute(sql)
-    connection.close()
 
 
 def findings(run: Run) -> dict[str, str]:
@@ -103,35 +91,28 @@ def test_the_list_of_events_goes_on_behind_a_damaged_one(run: Run, folder: Path)
     assert any("sequence 3 to 3: see oncegate verify" in line for line in run("events", "--table")[1])
 
 
-def test_a_damaged_event_is_a_finding_until_it_is_declared_lost(run: Run, folder: Path) -> None:
+async def test_a_damaged_event_is_a_finding_until_it_is_declared_lost(run: Run, folder: Path) -> None:
     overwrite(folder, b"number 3", b"number 4")
     assert findings(run) == {"events": "event at position 4: the checksum does not match"}
-
-    async def read() -> None:
-        async with make_store(folder) as store:
-            assert (await accept(store, THREE)).accepted == 1
-            assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and the lost event, sent again
-
-    asyncio.run(read())
+    async with make_store(folder) as store:
+        assert (await accept(store, THREE)).accepted == 1
+        assert len(stored_events(store)) == 3  # gateway.started, gateway.gap, and the lost event, sent again
     assert findings(run) == {}
     assert json.loads(run("status", "--json")[1][0])["events"]["lost"] == 1
     assert "1 lost" in "".join(run("status")[1])
 
 
 @pytest.mark.guarantee(3)
-def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_status_names_a_reader_that_holds_the_log(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(disk_space, "LOG_BYTES_EXPECTED", 100_000)
-
-    async def hold() -> tuple[list[str], list[str], int]:
-        async with make_store(folder) as store:
-            with closing(database.open_for_reading(folder / FILE_NAME)) as reader, database.snapshot(reader):
-                reader.execute("SELECT count(*) FROM events").fetchone()
-                before = run("status")[1]
-                for number in range(40):
-                    await accept(store, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
-                return before, run("status")[1], json.loads(run("status", "--json")[1][0])["log_bytes"]
-
-    before, held, log_bytes = asyncio.run(hold())
+    async with make_store(folder) as store:
+        with holding_the_log(folder):
+            before = run("status")[1]
+            for number in range(40):
+                await accept(store, Event(DEVICE, id=100 + number, data={"text": "x" * 3_000}))
+            held, log_bytes = run("status")[1], json.loads(run("status", "--json")[1][0])["log_bytes"]
     lines = [line for line in held if "held by a program that reads the store" in line]
     assert f"fuser -v {folder / FILE_NAME}" in lines[0]
     assert log_bytes > disk_space.LOG_BYTES_EXPECTED
@@ -153,7 +134,7 @@ def test_status_names_a_reader_that_holds_the_log(folder: Path, run: Run, monkey
     ],
 )
 def test_what_contradicts_itself_is_found(run: Run, folder: Path, sql: str, check: str, text: str) -> None:
-    execute(folder, sql)
+    change(folder, sql)
     if not text:  # processed events count as new again: they are sent once more, nothing is lost
         assert findings(run) == {}
     else:
@@ -201,16 +182,11 @@ def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
     assert len(run("events", "--duplicates", "--limit", "1")[1]) == 1
 
 
-def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
-    async def note() -> None:
-        async with make_store(folder, keep_processed_seconds=10**9) as store:
-            store.outbox.set_fact(
-                OVERSIZED,
-                write_oversized({4: OversizedEvent(70_000, 1, own=False), 9: OversizedEvent(3_000, 2, own=False)}),
-            )
-            store.outbox.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
-
-    asyncio.run(note())
+async def test_status_says_what_kafka_refuses_and_which_receipts_are_held(folder: Path, run: Run) -> None:
+    large = {4: OversizedEvent(70_000, 1, own=False), 9: OversizedEvent(3_000, 2, own=False)}
+    async with make_store(folder, keep_processed_seconds=10**9) as store:
+        store.outbox.set_fact(OVERSIZED, write_oversized(large))
+        store.outbox.set_fact(RECEIPTS_HELD, str(Hold(1, "a foreign consumer has committed")))
     code, lines = run("status")
     text = "\n".join(lines)
     assert code == 0
@@ -225,22 +201,18 @@ READING, ALARM = Event("urn:a", id=1, data={"x": 1}), Event("urn:a", type="alarm
 
 
 @pytest.fixture
-def epoch(tmp_path: Path) -> str:
+async def epoch(tmp_path: Path) -> str:
     """Fill the store of the default lane and that of the lane `alarms`; return the epoch of the latter."""
-
-    async def fill() -> str:
-        clock = HandClock()
-        folder = tmp_path / "state"
-        default, alarms = make_store(folder, clock), make_store(folder / LANES_FOLDER / "alarms", clock)
-        async with LaneStores({DEFAULT_LANE: default, "alarms": alarms}, [Lane("alarms", 1, type="alarm")]):
-            await accept(default, READING)
-            clock.pass_seconds(60)
-            await accept(alarms, ALARM)
-            alarms.outbox.mark_forwarded(batch(1, 1))
-            alarms.outbox.set_fact(FORWARDER_STOPPED, "fenced")
-            return alarms.outbox.epoch()
-
-    return asyncio.run(fill())
+    clock = HandClock()
+    folder = tmp_path / "state"
+    default, alarms = make_store(folder, clock), make_store(folder / LANES_FOLDER / "alarms", clock)
+    async with LaneStores({DEFAULT_LANE: default, "alarms": alarms}, [Lane("alarms", 1, type="alarm")]):
+        await accept(default, READING)
+        clock.pass_seconds(60)
+        await accept(alarms, ALARM)
+        alarms.outbox.mark_forwarded(batch(1, 1))
+        alarms.outbox.set_fact(FORWARDER_STOPPED, "fenced")
+        return alarms.outbox.epoch()
 
 
 @pytest.fixture

@@ -40,7 +40,6 @@ def post(
     content_format: int | None = 60,
     options: tuple[tuple[int, bytes], ...] = (),
 ) -> bytes:
-    """Build a request that posts an event."""
     given = () if content_format is None else ((CONTENT_FORMAT, uint(content_format)),)
     return datagram(kind, POST, mid, token, ((URI_PATH, path.encode()), *given, *options), payload)
 
@@ -101,7 +100,6 @@ class Sensor:
             return await asyncio.get_running_loop().sock_recv(self._socket, 65_535)
 
     async def ask_raw(self, raw: bytes) -> bytes:
-        """Return the answer's bytes."""
         self.send(raw)
         return await self.receive_raw()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, diagnostic
 from agent.coap.exchange import ResponseCache
-from agent.coap.message import Option, join, uint, write_options
+from agent.coap.message import Option, join, write_options
 from agent.coap.oscore.serving import OscoreServing
 from agent.coap.server import CoapServer
 from agent.coap.tuning import Tuning
@@ -109,12 +109,11 @@ async def test_the_format_is_named_or_else_told_by_the_first_byte(
 
 @both_paths
 async def test_a_body_over_the_limit_is_refused_with_size1(fast: bool, recorder: Recorder) -> None:
-    async with serving(recorder, fast=fast) as server:
-        with Sensor(server.port) as sensor:
-            fits = await sensor.ask(post(mid=1, payload=b"x" * BODY_BYTES_MAX))
-            exceeds = await sensor.ask(post(mid=2, payload=b"x" * (BODY_BYTES_MAX + 1)))
-            truncated = await sensor.ask(post(mid=3, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
-            truncated_non = await sensor.ask(post(mid=4, kind=NON, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
+    async with serving(recorder, fast=fast) as server, Sensor(server.port) as sensor:
+        fits = await sensor.ask(post(mid=1, payload=b"x" * BODY_BYTES_MAX))
+        exceeds = await sensor.ask(post(mid=2, payload=b"x" * (BODY_BYTES_MAX + 1)))
+        truncated = await sensor.ask(post(mid=3, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
+        truncated_non = await sensor.ask(post(mid=4, kind=NON, payload=b"x" * (BODY_BYTES_MAX + 4_096)))
         assert server.counters.truncated == 2
     assert fits.code == 0x44
     assert (exceeds.code, exceeds.mid, exceeds.rest[:4]) == (0x8D, 2, b"\xd2\x2f\x10\x00")
@@ -148,11 +147,6 @@ HEADS = st.binary(min_size=3, max_size=11).map(lambda rest: bytes((0x40 | len(re
 )
 def test_any_bytes_are_refused_or_read_as_aiocoap_reads_them(datagram: bytes) -> None:
     fuzzed_message(datagram)
-
-
-@pytest.mark.parametrize(("value", "written"), [(0, b""), (255, b"\xff"), (256, b"\x01\x00")])
-def test_an_unsigned_integer_has_no_leading_zero_byte(value: int, written: bytes) -> None:
-    assert uint(value) == written
 
 
 def test_what_has_outlived_its_lifetime_is_let_go() -> None:
@@ -202,12 +196,11 @@ ANSWERED = write_options((Option(12, b"\x3c"),)) + b"\xff" + cbor2.dumps(NOW)
 
 @pytest.mark.parametrize("fast", [True, False])
 async def test_whoever_asks_is_told_the_time_and_nobody_else(fast: bool, recorder: Recorder) -> None:
-    async with serving(recorder, fast=fast, now=lambda: NOW) as server:
-        with Sensor(server.port) as sensor:
-            asked = await sensor.ask(post(1, options=ASKING))
-            assert (asked.code, asked.rest) == (CHANGED, ANSWERED)
-            assert (await sensor.ask(post(2, kind=NON, options=ASKING))).rest == ANSWERED
-            assert (await sensor.ask(post(3))).rest == b""
+    async with serving(recorder, fast=fast, now=lambda: NOW) as server, Sensor(server.port) as sensor:
+        asked = await sensor.ask(post(1, options=ASKING))
+        assert (asked.code, asked.rest) == (CHANGED, ANSWERED)
+        assert (await sensor.ask(post(2, kind=NON, options=ASKING))).rest == ANSWERED
+        assert (await sensor.ask(post(3))).rest == b""
         assert server.counters.fast == (3 if fast else 0)
     assert recorder.deliveries[0].query == {"d": "urn:x:1"}
 

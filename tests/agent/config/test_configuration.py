@@ -16,7 +16,7 @@ from agent.config.mistakes import ConfigurationError
 from agent.config.origins import settings_hash
 from agent.config.reference import example
 from agent.config.settings import CoapSettings, DevicesSettings, HttpSettings, Settings
-from agent.config.subscriptions import Subscription, read_subscriptions
+from agent.config.subscriptions import Subscription
 from agent.delivery import Media
 
 MINIMAL = {"gateway": {"id": "gw1"}, "kafka": {"bootstrap_servers": "localhost:9092"}}
@@ -277,9 +277,3 @@ def test_the_topic_names_the_device_where_it_is_told_to() -> None:
     assert Subscription("a/{device}/events", Media.JSON).device("a/urn:dev:ow:1/events") == "urn:dev:ow:1"
     assert Subscription("a/{device}/#", Media.JSON).device("a//events") is None
     assert Subscription("a/+/events", Media.JSON).device("a/b/events") is None
-
-
-def test_tables_are_read() -> None:
-    tables = [{"topic": "a/{device}", "format": "senml-cbor"}, {"topic": "b/#", "format": "json"}]
-    assert read_subscriptions(tables) == (Subscription("a/{device}", Media.SENML_CBOR), Subscription("b/#", Media.JSON))
-    assert Subscription("a/{device}", Media.CBOR).filter == "a/+"

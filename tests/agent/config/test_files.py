@@ -63,7 +63,6 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def outcome(read: Callable[[Path], object], path: Path) -> object:
-    """Return the reader's result or exception."""
     box: list[object] = []
 
     def run() -> None:
@@ -79,10 +78,6 @@ def outcome(read: Callable[[Path], object], path: Path) -> object:
     return box[0]
 
 
-def _tls(path: Path) -> None:
-    open_tls(HttpSettings(tls_certificate=path, tls_key=path))
-
-
 def _mqtt(settings: MqttSettings) -> None:
     connect_separately(settings, "gw1")
 
@@ -90,7 +85,10 @@ def _mqtt(settings: MqttSettings) -> None:
 READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "oncegate.toml": (lambda path: load.load(path, {}), ConfigurationError),
     "http.token_file": (read_tokens, HttpSettingsError),
-    "http.tls_certificate": (_tls, HttpSettingsError),
+    "http.tls_certificate": (
+        lambda path: open_tls(HttpSettings(tls_certificate=path, tls_key=path)),
+        HttpSettingsError,
+    ),
     "kafka.properties_file": (
         lambda path: given_properties(KafkaSettings("localhost:1", properties_file=path)),
         KafkaSettingsError,

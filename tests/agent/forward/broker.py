@@ -48,8 +48,6 @@ READ_SECONDS_MAX = 120.0
 
 
 class KafkaTopic:
-    """A topic on a real broker."""
-
     def __init__(self, bootstrap_servers: str, topic: str, replicas: int = 1) -> None:
         self._replicas = replicas
         self.partitions = PARTITIONS
@@ -78,7 +76,6 @@ class KafkaTopic:
             return False
 
     def configure_topic(self, name: str, value: str) -> None:
-        """Set one of the topic's properties."""
         self._configure(ResourceType.TOPIC, self.topic, name, value)
 
     def configure_broker(self, name: str, value: str) -> None:
@@ -125,9 +122,9 @@ class KafkaTopic:
         request = ConsumerGroupTopicPartitions(group, offsets)
         wait_until(lambda: self._takes(request), "the group takes the offsets")
 
-    def receipt(self, table: str = "table-1", first: int = 0, succeeds: str | None = None) -> str:
+    def receipt(self, table: str = "table-1", first: int = 0) -> str:
         """Return the metadata that the cloud job commits with an offset of this topic."""
-        return str(Receipt(table, first, str(self.topic_id()), succeeds))
+        return str(Receipt(table, first, str(self.topic_id())))
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
         """Delete the records of each partition that are below an offset, as retention does."""
@@ -239,13 +236,19 @@ class LinkedTopic(KafkaTopic):
         return replace(super().settings(delivery, **properties), bootstrap_servers=f"127.0.0.1:{self.link_ends[0]}")
 
 
+def new_topic(bootstrap_servers: str, partitions: int = PARTITIONS, replicas: int = 1) -> KafkaTopic:
+    """Create a topic with a name that no other has."""
+    made = KafkaTopic(bootstrap_servers, f"events.{uuid4().hex}", replicas)
+    made.partitions = partitions
+    made.create_topic()
+    return made
+
+
 def header(record: Message, name: str) -> bytes:
-    """Return one header of a record."""
     return dict(cast("list[tuple[str, bytes]]", record.headers()))[name]
 
 
 def label(record: Message) -> tuple[str, int]:
-    """Return epoch and sequence of a record."""
     _, stated = read_stated_label(header(record, STATEMENT))
     return stated.epoch, stated.sequence
 

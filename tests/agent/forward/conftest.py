@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic, LinkedTopic
+from tests.agent.forward.broker import KafkaTopic, LinkedTopic, new_topic
 from tests.agent.forward.modes.answer_link import AnswerLink
 
 
@@ -27,9 +26,7 @@ def kafka(broker: Broker) -> KafkaTopic:
         broker.resume()
     else:
         broker.start()
-    side = KafkaTopic(broker.bootstrap_servers, f"events.{uuid4().hex}")
-    side.create_topic()
-    return side
+    return new_topic(broker.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")

@@ -80,15 +80,12 @@ class TcpLink:
 
 
 class CountingLink(TcpLink):
-    """Counts the bytes that are sent over it."""
-
     def __init__(self, port: int, target: int) -> None:
         super().__init__(port, target)
         self._sent: list[tuple[float, int]] = []
         """When bytes were sent, by the monotonic clock, and how many."""
 
     def total(self) -> int:
-        """Return how many bytes were sent so far."""
         return sum(size for _, size in list(self._sent))
 
     def sent_between(self, start: float, end: float) -> int:

@@ -43,7 +43,6 @@ def forwarding(
     outbox: Outbox,
     gateway: str = GATEWAY,
     *,
-    silence_ms: int = SILENCE_MS,
     lane: ForwardedLane | None = None,
     clock: Clock | None = None,
     shared: SharedRound | None = None,
@@ -53,7 +52,7 @@ def forwarding(
     links = Links(clock)
     lane = lane or ForwardedLane(uplink=open_uplink(settings, clock), gather_seconds=settings.gather_seconds)
     parts = (settings, gateway, outbox, clock, links, Random(7))
-    with running(Forwarder(*parts, silence_ms=silence_ms, lane=lane, shared=shared).run):
+    with running(Forwarder(*parts, silence_ms=SILENCE_MS, lane=lane, shared=shared).run):
         yield links
 
 
@@ -61,7 +60,7 @@ class DeathError(Exception):
     """Simulates the end of the agent at this point."""
 
 
-def run_until_death(settings: KafkaSettings, outbox: Outbox, gateway: str = GATEWAY) -> None:
+def run_until_death(settings: KafkaSettings, outbox: Outbox, gateway: str) -> None:
     """Forward until something raises DeathError."""
     parts = (settings, gateway, outbox, SystemClock(), Links(SystemClock()), Random(7))
     with pytest.raises(DeathError):

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from agent.clock import SystemClock
 from agent.config import readers
 from agent.config.settings import KafkaSettings, ReceiptSettings
-from agent.forward.forwarder import SILENCE_MS
 from agent.forward.kafka.health import CLOSED, REACHABLE, UNREACHABLE
 from agent.forward.kafka.login_files import Hours
 from agent.forward.kafka.uplink import Uplink, open_uplink
@@ -49,7 +48,7 @@ def test_the_bytes_on_the_wire_are_those_of_the_cap(linked: LinkedTopic, mode: s
     outbox = MemoryOutbox(*readings(60_000))
     capped, gateway = replace(linked.settings(mode), bytes_per_second_max=RATE), f"gw-{linked.topic}"
     lane = ForwardedLane(uplink=open_uplink(capped, SystemClock()))
-    with CountingLink(*linked.link_ends) as link, forwarding(capped, outbox, gateway, silence_ms=SILENCE_MS, lane=lane):
+    with CountingLink(*linked.link_ends) as link, forwarding(capped, outbox, gateway, lane=lane):
         wait_until(lambda: link.total() > 0, "the first byte")
         start = time.monotonic() + SETTLING_SECONDS
         end = start + MEASURED_SECONDS
@@ -86,7 +85,7 @@ class Lanes:
         }
         stack = ExitStack()
         for lane, outbox in lanes.items():
-            stack.enter_context(forwarding(settings, outbox, self._gateway, silence_ms=SILENCE_MS, lane=lane))
+            stack.enter_context(forwarding(settings, outbox, self._gateway, lane=lane))
         return stack
 
 
@@ -151,8 +150,6 @@ REPORTS = 5
 
 
 class CountedUplink(Uplink):
-    """Counts the reports of each client that are processed."""
-
     def __init__(self) -> None:
         super().__init__(SESSIONS_CAP, SystemClock())
         self.processed: Counter[Callable[[str], None]] = Counter()
@@ -181,7 +178,7 @@ def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_a
     other.ask(has_events=bool(events))
     uplink = CountedUplink()
     lane = ForwardedLane(turn=turn, uplink=uplink)
-    with forwarding(kafka.settings(mode), outbox, gateway, silence_ms=SILENCE_MS, lane=lane) as links:
+    with forwarding(kafka.settings(mode), outbox, gateway, lane=lane) as links:
         wait_until(lambda: links.state(LinkName.KAFKA) == REACHABLE, "the session begins")
         wait_until(lambda: len(uplink.processed) == CLIENTS[mode], "its clients are open")
         before = uplink.processed.copy()

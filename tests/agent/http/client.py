@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
+from io import BytesIO
 from typing import Any
 
 SECONDS_MAX = 60.0
@@ -16,8 +17,6 @@ SECONDS_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response."""
-
     code: int
     fields: Message
     body: bytes
@@ -99,14 +98,10 @@ class Raw:
     async def receive(self) -> Response:
         """Read one response that has a Content-Length."""
         async with asyncio.timeout(SECONDS_MAX):
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            lines = head.decode("latin-1").split("\r\n")
-            fields = Message()
-            for line in filter(None, lines[1:]):
-                name, _, value = line.partition(":")
-                fields[name] = value.strip()
+            status, _, lines = (await self.reader.readuntil(b"\r\n\r\n")).partition(b"\r\n")
+            fields = http.client.parse_headers(BytesIO(lines))
             body = await self.reader.readexactly(int(fields["Content-Length"] or 0))
-        return Response(int(lines[0].split()[1]), fields, body)
+        return Response(int(status.split()[1]), fields, body)
 
     async def receive_all(self) -> bytes:
         """Read until the server ends the connection."""
@@ -118,7 +113,6 @@ class Raw:
 
 
 def post_bytes(body: bytes, *fields: str, path: str = "/api/v1/events", media: str = "application/json") -> bytes:
-    """Build a POST."""
     lines = (
         f"POST {path} HTTP/1.1",
         "Host: localhost",

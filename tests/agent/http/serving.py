@@ -45,8 +45,6 @@ POST = "/api/v1/events"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The parts of a server that tests inspect."""
-
     server: HttpServer
     store: EventStore
     client: Client

@@ -122,15 +122,10 @@ async def test_older_and_odder_clients_are_served(served: Served) -> None:
 @pytest.mark.guarantee(6)
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_change_nothing_for_the_next_client(
+async def test_any_bytes_change_nothing_for_the_next_client(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, rand: random.Random
 ) -> None:
-    asyncio.run(_endure(tmp_path_factory.mktemp("fuzz"), rand))
-    assert unexpected(caplog) == []
-
-
-async def _endure(folder: Path, rand: random.Random) -> None:
-    async with serving(folder) as served:
+    async with serving(tmp_path_factory.mktemp("fuzz")) as served:
         for _ in range(20):
             async with Raw(served.server.port) as raw:
                 raw.send(mutated(post_bytes(EVENT, "Expect: 100-continue") + GET, rand))
@@ -139,6 +134,7 @@ async def _endure(folder: Path, rand: random.Random) -> None:
             assert sent == b"" or sent.startswith(b"HTTP/1.1 ")
             assert b" 500 " not in sent
         assert (await served.client.post(b'{"device":"urn:last","id":1}')).code == 200
+    assert unexpected(caplog) == []
 
 
 def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:

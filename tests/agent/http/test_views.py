@@ -48,11 +48,14 @@ def samples(text: bytes) -> Samples:
     }
 
 
-async def test_a_store_that_cannot_write_is_not_ready_until_it_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Faulty
-) -> None:
+@pytest.fixture
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each request see the state of its moment."""
     monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
 
+
+@pytest.mark.usefixtures("_fresh")
+async def test_a_store_that_cannot_write_is_not_ready_until_it_can(tmp_path: Path, faulty: Faulty) -> None:
     async with serving(tmp_path, connect=faulty.connect) as served:
         faulty.fault = "COMMIT"
         assert (await served.client.post(EVENT)).code == 503
@@ -117,10 +120,8 @@ async def test_the_metrics_are_those_of_the_events(served: Served) -> None:
     assert b"urn:" not in response.body
 
 
-async def test_silent_devices_are_counted_from_a_day_on_until_a_week(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+@pytest.mark.usefixtures("_fresh")
+async def test_silent_devices_are_counted_from_a_day_on_until_a_week(tmp_path: Path) -> None:
     silent = []
     async with serving(tmp_path) as served:
         await served.client.post(EVENT)
@@ -146,10 +147,8 @@ async def test_a_store_that_takes_nothing_is_not_ready_and_a_metric(
     assert (found["oncegate_store_fill_ratio", ()] > 1) == (not accepts)
 
 
-async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+@pytest.mark.usefixtures("_fresh")
+async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(tmp_path: Path) -> None:
     values = []
     async with serving(tmp_path) as served:
         for reason in ("", "another agent has taken over", ""):
@@ -160,10 +159,8 @@ async def test_forwarding_that_has_stopped_is_a_metric_of_its_own(
 
 
 @pytest.mark.guarantee(4)
-async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.http.views.FRESH_SECONDS", 0.0)
+@pytest.mark.usefixtures("_fresh")
+async def test_a_capped_uplink_shows_what_waits_and_when_it_will_be_sent(tmp_path: Path) -> None:
     uplink = Uplink(1_000, HandClock())
     report = uplink.statistics("")["stats_cb"]
     async with serving(tmp_path, uplink=uplink) as served:

@@ -49,7 +49,6 @@ class Gateway:
 
 @asynccontextmanager
 async def gateway(folder: Path, *rules: IdentityRule, clock: HandClock | None = None) -> AsyncIterator[Gateway]:
-    """Open a gateway with these identity rules."""
     settings, clock = IdentitySettings(rules=rules), clock or HandClock()
     async with make_store(folder, clock, rules=rules) as store:
         yield Gateway(store, Pipeline(settings, clock, store))
@@ -113,16 +112,6 @@ async def test_a_counter_that_starts_again_without_boot_looks_old_where_data_is_
         assert (await taken.take(event(id=1))).accepted == 1
         assert (await taken.take(event(id=0))).duplicates == 1
         assert (await taken.take(event(id=0, data={"t": 22}))).accepted == 1
-
-
-@pytest.mark.guarantee(2)
-async def test_equal_readings_seconds_apart_and_in_one_pack_are_all_kept(tmp_path: Path, clock: HandClock) -> None:
-    async with gateway(tmp_path, clock=clock) as taken:
-        assert (await taken.take(event())).accepted == 1
-        clock.pass_seconds(3)
-        assert (await taken.take(event())).accepted == 1
-        assert (await taken.take([event(), event(), event()])).accepted == 3
-        assert len({stored.fingerprint for stored in taken.events()}) == 5
 
 
 @pytest.mark.guarantee(2)
@@ -247,12 +236,3 @@ def test_many_devices_fill_no_journal_and_get_their_line_later(
     clock.pass_seconds(LINES_SECONDS + 1)
     look(warnings, Event("coap://[fe80::3e7]", id=2))
     assert len(caplog.records) == LINES_MAX + 1
-
-
-async def test_the_pipeline_looks_at_what_is_on_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with gateway(tmp_path) as taken:
-        for number in (2, 1, 1):
-            await taken.take({"device": DEVICE, "id": number, "data": {"n": number}})
-        await taken.take({"data": {"n": 1}})
-        assert taken.pipeline.warnings.counts == {Danger.BACKWARDS: 1, Danger.UNNAMED: 1}
-    assert sum("identity=" in record.getMessage() for record in caplog.records) == 2

@@ -36,9 +36,9 @@ def made(text: str) -> EventMapping:
     return read({"name": "made", **tomllib.loads(text)})
 
 
-def reason(mapping: EventMapping, body: str, topic: str = "") -> str:
+def reason(mapping: EventMapping, body: str) -> str:
     try:
-        found = decoded(mapping, body, topic)
+        found = decoded(mapping, body)
     except Undecodable as error:
         return str(error)
     [rejected] = found.rejected

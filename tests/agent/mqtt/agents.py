@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agent.status import read_status
 from agent.store.layout import FILE_NAME
-from agent.store.schema import database
 from simulators.services.process import Process
+from tests.agent.store.stores import rows
 from tests.support.agent_process import agent_process, configured, stored_documents
 
 
@@ -31,8 +31,4 @@ def stored(folder: Path) -> list[dict[str, object]]:
 
 def rejected(folder: Path) -> list[tuple[str, str, bytes]]:
     """Return device, reason and bytes of the rejected events."""
-    connection = database.open_for_reading(folder / "state" / FILE_NAME)
-    try:
-        return list(connection.execute("SELECT device, reason, raw FROM rejected ORDER BY number"))
-    finally:
-        connection.close()
+    return rows(folder / "state", "SELECT device, reason, raw FROM rejected ORDER BY number")

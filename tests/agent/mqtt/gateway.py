@@ -65,7 +65,6 @@ class Recorder(recorder.Recorder):
         return [delivery.body for delivery in self.deliveries]
 
     async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
-        """Wait for this number."""
         await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
         await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
@@ -99,7 +98,6 @@ async def begin_session(recorder: Recorder, publisher: Publisher, port: int, **s
 
 
 def wait_for_state(publisher: Publisher, state: bytes) -> None:
-    """Wait until the gateway publishes this state."""
     wait_until(lambda: publisher.received[-1:] == [(f"oncegate/{GATEWAY}/state", state)], f"the gateway is {state!r}")
 
 

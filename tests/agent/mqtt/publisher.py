@@ -12,8 +12,6 @@ SECONDS_MAX = 60.0
 
 
 class Publisher:
-    """Publishes to a broker on this machine, and subscribes to topics."""
-
     def __init__(self, port: int) -> None:
         self._client = Client(CallbackAPIVersion.VERSION2)
         self._client.on_message = self._on_message

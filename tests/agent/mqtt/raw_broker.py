@@ -12,7 +12,6 @@ PUBLISH, PUBACK, SUBACK = 0x30, 0x40, 0x90
 
 
 def variable(value: int) -> bytes:
-    """Write a variable byte integer."""
     written = bytearray()
     while value > 0x7F:
         written.append(value & 0x7F | 0x80)
@@ -71,12 +70,10 @@ class RawBroker:
                 await self._writer.drain()
 
     async def until_acknowledged(self, message_id: int) -> None:
-        """Wait for a PUBACK."""
         async with asyncio.timeout(SECONDS_MAX), self._changed:
             await self._changed.wait_for(lambda: message_id in self.acknowledged)
 
     async def until_connected(self, times: int) -> None:
-        """Wait until the client has subscribed this number of times."""
         async with asyncio.timeout(SECONDS_MAX), self._changed:
             await self._changed.wait_for(lambda: self.connections >= times and self._writer is not None)
 

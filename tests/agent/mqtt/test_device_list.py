@@ -60,7 +60,6 @@ class RecordingSource:
 def reception(
     limits: ReceptionLimits = LIMITS, names: ZigbeeNames | None = None, recorder: Recorder | None = None
 ) -> tuple[Reception, RecordingSource, Recorder]:
-    """Create a reception, and what it has around it."""
     source, recorder = RecordingSource(), recorder or Recorder()
     routes = Routes(MqttSettings(subscriptions=OWN), names or ZigbeeNames())
     return Reception(routes, recorder.receive, recorder.record, source, limits), source, recorder

@@ -101,31 +101,6 @@ def gathered(ours: BufferedSocket, data: bytes) -> bytes:
     return sent
 
 
-def test_what_is_read_ahead_is_pending_and_comes_in_pieces(pair: Pair) -> None:
-    ours, other = pair
-    other.send(b"\x40\x02ab\xd0")
-    assert (ours.recv(1), ours.pending()) == (b"\x40", True)
-    other.send(b"\x00")
-    assert [ours.recv(2), ours.recv(9), ours.recv(9)] == [b"\x02a", b"b", b"\xd0\x00"]
-    assert not ours.pending()
-    with pytest.raises(BlockingIOError):
-        ours.recv(1)
-    other.close()
-    assert ours.recv(1) == b""
-
-
-def test_messages_stand_in_their_place_between_other_packets(pair: Pair) -> None:
-    ours, other = pair
-    other.send(b"\x40\x02ab" + publish(b"t", b"1") + publish(b"t", b"2") + b"\x40\x02cd")
-    assert ours.message() is None
-    assert ours.recv(9) == b"\x40\x02ab"
-    with pytest.raises(BlockingIOError):
-        ours.recv(9)
-    assert [message.payload for message in (ours.message(), ours.message()) if message] == [b"1", b"2"]
-    assert ours.message() is None
-    assert (ours.recv(9), ours.pending()) == (b"\x40\x02cd", False)
-
-
 def test_the_bytes_of_a_packet_that_takes_long_answer_the_ping(pair: Pair) -> None:
     ours, other = pair
     whole = publish(b"t", b"x" * 100)
@@ -209,3 +184,28 @@ def test_the_acknowledged_are_always_the_first_that_are_done(order: list[int], a
         assert len(acks) == len(in_progress)
         assert acks.size == sum(in_progress)
     assert acks.acknowledged == len(acknowledged)
+
+
+def test_what_is_read_ahead_is_pending_and_comes_in_pieces(pair: Pair) -> None:
+    ours, other = pair
+    other.send(b"\x40\x02ab\xd0")
+    assert (ours.recv(1), ours.pending()) == (b"\x40", True)
+    other.send(b"\x00")
+    assert [ours.recv(2), ours.recv(9), ours.recv(9)] == [b"\x02a", b"b", b"\xd0\x00"]
+    assert not ours.pending()
+    with pytest.raises(BlockingIOError):
+        ours.recv(1)
+    other.close()
+    assert ours.recv(1) == b""
+
+
+def test_messages_stand_in_their_place_between_other_packets(pair: Pair) -> None:
+    ours, other = pair
+    other.send(b"\x40\x02ab" + publish(b"t", b"1") + publish(b"t", b"2") + b"\x40\x02cd")
+    assert ours.message() is None
+    assert ours.recv(9) == b"\x40\x02ab"
+    with pytest.raises(BlockingIOError):
+        ours.recv(9)
+    assert [message.payload for message in (ours.message(), ours.message()) if message] == [b"1", b"2"]
+    assert ours.message() is None
+    assert (ours.recv(9), ours.pending()) == (b"\x40\x02cd", False)

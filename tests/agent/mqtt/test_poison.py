@@ -62,7 +62,7 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
 
 @pytest.mark.guarantee(6)
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(
@@ -74,16 +74,12 @@ async def test_a_packet_that_is_no_message_is_recorded_and_acknowledged(version:
     ),
     st.lists(st.integers(PUBLISH, PUBLISH | 15), min_size=1, max_size=12),
 )
-def test_no_publish_packet_closes_the_way_in(version: str, bodies: list[bytes], firsts: list[int]) -> None:
+async def test_no_publish_packet_closes_the_way_in(version: str, bodies: list[bytes], firsts: list[int]) -> None:
     packets = [packet(firsts[at % len(firsts)], body) for at, body in enumerate(bodies)]
-    asyncio.run(_take_all(version, b"".join(packets)))
-
-
-async def _take_all(version: str, stream: bytes) -> None:
     recorder = Recorder()
     none = b"" if version == "5" else None
     async with raw_broker(version) as broker, running(recorder, broker.port, version=version, subscriptions=EVENTS):
-        await broker.send(stream)
+        await broker.send(b"".join(packets))
         await broker.send(publish(TOPIC, b"the last", LAST, properties=none))
         await broker.until_acknowledged(LAST)
         assert broker.connections == 1

@@ -33,7 +33,6 @@ class ForeignBroker(ProcessService):
         self.process = Process(Command(command[0], command, settings_file.parent / "broker.log"))
 
     def start(self) -> None:
-        """Start the broker and return once it listens."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(self._settings)
         self.process.start()

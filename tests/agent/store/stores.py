@@ -139,7 +139,6 @@ def submit(
 
 
 async def accept(store: EventStore | LaneStores, *events: Event, **more: Any) -> Outcome:
-    """Submit and wait for the outcome."""
     return await asyncio.wait_for(submit(store, *events, **more), 60)
 
 
@@ -152,7 +151,6 @@ def stored_events(store: EventStore) -> list[StoredEvent]:
 
 
 def document(event: StoredEvent | Candidate) -> dict[str, Any]:
-    """Return the entries of an event."""
     entries: dict[str, Any] = json.loads(b"{" + event.tail + b"}")
     return entries
 
@@ -185,7 +183,6 @@ def process_all(store: EventStore) -> None:
 
 
 def write_back(store: EventStore) -> None:
-    """Write the log back into the file."""
     store._writer.call(lambda: database.write_back(store._transactions.connection.get()))
 
 
@@ -195,6 +192,12 @@ def take_turns(store: EventStore, count: int, until: Callable[[], bool] = lambda
         if until():
             return
         store.trouble()
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """Return what a query finds in a store, as a command does beside the agent."""
+    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
+        return connection.execute(query).fetchall()
 
 
 def change(folder: Path, *statements: str, values: Sequence[object] = ()) -> None:
@@ -228,8 +231,8 @@ def position_of(memory: Memory, connection: sqlite3.Connection, fingerprint: byt
     return memory.fingerprints.position(fingerprint, lambda: connection)
 
 
-def batch(first: int, last: int, offset: int = 0, topic_id: str = TOPIC_ID) -> Batch:
-    return Batch(first, last, topic_id, {0: Offsets(offset, offset + last - first)})
+def batch(first: int, last: int, offset: int = 0) -> Batch:
+    return Batch(first, last, TOPIC_ID, {0: Offsets(offset, offset + last - first)})
 
 
 def crash_image(folder: Path, to: Path) -> Path:

@@ -1,8 +1,6 @@
 """Restored backups and cloned cards: whichever copy is opened, no label is assigned to two events."""
 
-import asyncio
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,13 +61,10 @@ class Field:
 @given(STEPS)
 @example([("serve", 0), ("clone", 0), ("serve", 0), ("serve", 1)])
 @example([("serve", 0), ("clone", 0), ("serve", 0), ("restore", 0), ("serve", 0)])
-@settings(max_examples=15, deadline=None)
-def test_no_label_is_given_twice_whatever_copies_are_restored_and_cloned(steps: list[tuple[str, int]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        field = Field(Path(folder))
-
-        async def run() -> None:
-            for what, which in steps:
-                await field.step(what, which)
-
-        asyncio.run(run())
+@settings(max_examples=15)
+async def test_no_label_is_given_twice_whatever_copies_are_restored_and_cloned(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    field = Field(tmp_path_factory.mktemp("field"))
+    for what, which in steps:
+        await field.step(what, which)

@@ -36,12 +36,12 @@ from tests.agent.store.stores import (
     batch,
     candidate,
     change,
-    commits,
     crash_image,
     declared,
     document,
     make_store,
     mark_processed,
+    rows,
     stored_events,
     submit,
 )
@@ -137,20 +137,6 @@ def folder(tmp_path: Path) -> Path:
     long = tmp_path / ("long" * 30)
     long.mkdir()
     return long
-
-
-@pytest.mark.guarantee(2)
-async def test_whoever_asks_finds_the_counts_on_the_disk(folder: Path) -> None:
-    async with make_store(folder) as store, FlushSocket(folder, store.flush):
-        await accept(store, ONE)
-        for copies in (1, 2):
-            await accept(store, ONE)
-            assert read_status(folder, GATEWAY).duplicates == copies - 1
-            assert await asyncio.to_thread(request_counts, folder) is not None
-            assert read_status(folder, GATEWAY).duplicates == copies
-        written = commits(store)
-        assert await asyncio.to_thread(request_counts, folder) is not None
-        assert commits(store) == written, "nothing was pending, and nothing is written"
 
 
 async def test_without_an_agent_nobody_answers(folder: Path) -> None:
@@ -306,8 +292,7 @@ async def test_what_fails_between_commits_is_tried_again_after_a_while_and_not_a
 
         def forwarded() -> bool:
             store.trouble()  # a turn of the writer
-            with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
-                return bool(connection.execute("SELECT last FROM batches").fetchone())
+            return bool(rows(tmp_path, "SELECT last FROM batches"))
 
         wait_until(forwarded, "the marks are on disk")
         assert store.counts() == EventCounts(0, 1, 1, 0)

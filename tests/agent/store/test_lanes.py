@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.config.lanes import DEFAULT_LANE, Lane
@@ -162,7 +161,8 @@ async def test_a_full_lane_refuses_its_own_events_only(tmp_path: Path, clock: Ha
             pytest.fail("the lane is never full")
         assert stores.trouble().startswith("lane bulk, the store is full")
         assert (await accept(stores, READING)).accepted == 1
-        assert "full" in (await accept(stores, OTHER, bulk)).refusal
+        refused = await accept(stores, OTHER, bulk)
+        assert ("full" in refused.refusal, refused.retry_seconds) == (True, 60)
 
 
 async def test_what_the_agent_has_written_is_counted_once(tmp_path: Path) -> None:
@@ -284,7 +284,13 @@ def _event(kind: int, number: int) -> Event:
     return Event(device, type=type_, id=number, data={"x": number})
 
 
-async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
+@pytest.mark.guarantee(1)
+@settings(max_examples=30)
+@given(st.lists(STEP, min_size=1, max_size=25))
+async def test_nothing_acked_is_missing_and_nothing_is_stored_twice(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]]
+) -> None:
+    folder = tmp_path_factory.mktemp("stores")
     clock = HandClock()
     faults = {lane: Faulty() for lane in {*LANE_OF}}
     connects = {lane: faulty.connect for lane, faulty in faults.items()}
@@ -321,11 +327,3 @@ async def _run(steps: list[tuple[str, object]], folder: Path) -> None:
     assert max(labels.values(), default=1) == 1
     for kind, number in acked:
         assert candidate(clock, _event(kind, number)).fingerprint in lanes[LANE_OF[kind]]
-
-
-@pytest.mark.guarantee(1)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEP, min_size=1, max_size=25))
-def test_nothing_acked_is_missing_and_nothing_is_stored_twice(steps: list[tuple[str, object]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_run(steps, Path(folder)))

@@ -143,12 +143,6 @@ async def test_what_is_given_up_is_not_read_again_and_its_neighbours_are(case: C
     assert positions(case.outbox, after=2)[:2] == [4, 5]
 
 
-async def test_an_opening_keeps_its_epoch(case: Case) -> None:
-    before = case.outbox.epoch()
-    await case.append(2)
-    assert case.outbox.epoch() == before != ""
-
-
 async def test_an_epoch_is_known_once_it_has_events_and_after_the_store_was_opened_again(tmp_path: Path) -> None:
     epochs, unused = [], []
     for _ in range(3):

@@ -1,5 +1,6 @@
 """The ports while the agent restarts: systemd keeps them, and what arrives is served by the next agent."""
 
+import asyncio
 import os
 import re
 import signal
@@ -7,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +20,7 @@ from agent.listening import BindError
 from agent.systemd.sockets import Sockets
 from simulators import wire
 from simulators.services import ports
+from tests.agent.http.client import Client
 from tests.support.agent_process import configured, stored_documents
 from tests.support.disks.small_disk import small_disk, use_up_inodes
 from tests.support.waiting import wait_until
@@ -54,7 +55,6 @@ class Systemd:
         threading.Thread(target=self._receive, daemon=True).start()
 
     def start(self) -> None:
-        """Start the agent and wait until it is ready."""
         self._ready.clear()
         agent = self.spawn()
         wait_until(lambda: self._ready.is_set() or agent.poll() is not None, "the agent is ready")
@@ -76,7 +76,6 @@ class Systemd:
         return self._agent
 
     def end(self, number: signal.Signals) -> None:
-        """End the agent, if it runs."""
         if self._agent is not None:
             self._agent.send_signal(number)
             self._agent.wait(60)
@@ -106,13 +105,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 
 
 def post(port: int, number: int) -> int:
-    body = f'{{"device":"urn:http","id":{number}}}'.encode()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/api/v1/events", body, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        status: int = answer.status
-    return status
+    return asyncio.run(Client(port).post(b'{"device":"urn:http","id":%d}' % number)).code
 
 
 @pytest.mark.guarantee(3)

@@ -1,11 +1,9 @@
 """The agent under a service manager: systemd receives its notifications, and the journal a bounded log with fields."""
 
+import asyncio
 import logging
-import re
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +13,9 @@ import pytest
 from agent.systemd.journal import RATE_MESSAGES, RATE_SECONDS, JournalHandler, RateLimit, fields_of
 from agent.systemd.notifier import SALVAGE_SECONDS_MAX
 from simulators.services.process import Process
+from tests.agent.http.client import Client
 from tests.agent.test_damage import damage_a_page_of, store
-from tests.support.agent_process import agent_process, configured
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
@@ -25,8 +24,6 @@ WATCHDOG_SECONDS = 3
 
 
 class Manager:
-    """Receives a service's notifications."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notify"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -35,7 +32,6 @@ class Manager:
         self.received: list[str] = []
 
     def listen(self) -> list[str]:
-        """Return the received datagrams."""
         while True:
             try:
                 self.received += self._socket.recv(4096).decode().splitlines()
@@ -63,14 +59,17 @@ def agent(manager: Manager, tmp_path: Path) -> Iterator[Process]:
         yield process
 
 
+def asked(agent: Process, path: str) -> int:
+    """Return the code with which the agent answers a GET."""
+    return asyncio.run(Client(wait_until_ready(agent)["http"]).get(path)).code
+
+
 @pytest.mark.guarantee(3)
 def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: Manager, tmp_path: Path) -> None:
     agent.start()
     wait_until(lambda: manager.count("READY=1") == 1, "the agent reports that it is ready")
     assert (tmp_path / "state" / "events.db").exists()
-    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as answer:
-        assert answer.status == 200
+    assert asked(agent, "/readyz") == 200
     assert agent.terminate() == 0
     assert manager.count("STOPPING=1") == 1
 
@@ -80,14 +79,12 @@ def test_it_is_ready_only_when_it_can_store_and_answer(agent: Process, manager: 
 def test_the_watchdog_is_fed_by_the_commit_loop_and_by_nothing_else(agent: Process, manager: Manager) -> None:
     agent.start()
     wait_until(lambda: manager.count("WATCHDOG=1") > 2, "the watchdog is fed again and again")
-    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
     with hung(agent.pid, "store-writer"):
         manager.listen()
         before = manager.count("WATCHDOG=1")
         over = threading.Event()
         over.wait(2 * WATCHDOG_SECONDS)  # twice systemd's timeout
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
-            assert answer.status == 200  # the event loop itself still runs
+        assert asked(agent, "/healthz") == 200  # the event loop itself still runs
         assert manager.count("WATCHDOG=1") <= before + 1
     wait_until(lambda: manager.count("WATCHDOG=1") > before + 2, "the watchdog is fed again")
 
@@ -103,9 +100,7 @@ def test_an_agent_that_starts_with_a_full_store_is_watched_and_reports_why_it_st
     wait_until(lambda: manager.count("WATCHDOG=1") > 1, "the watchdog is armed and fed")
     assert manager.count("READY=1") == 1
     assert [line for line in manager.received if line.startswith("STATUS=")][-1].startswith("STATUS=cannot store:")
-    (port,) = re.findall(r"http=127\.0\.0\.1:(\d+)", agent.log())
-    with pytest.raises(urllib.error.HTTPError, match="503"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
+    assert asked(agent, "/readyz") == 503
     agent.terminate()
     file.write_text(small.replace("1000", '"1MiB"'))
     manager.received.clear()

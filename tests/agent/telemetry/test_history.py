@@ -12,15 +12,12 @@ from agent.telemetry.history import SPANS, TICK_SECONDS, History, Totals
 from agent.telemetry.links import LinkName, Links, LinkState, document_of, reports_of
 from tests.agent.store.stores import HandClock
 
-ZERO = Totals(0, 0, 0, 0, 0, 0, 0.0)
 DAY_SECONDS = 86_400
 
 
 class Counted:
-    """Counters that a test sets."""
-
     def __init__(self) -> None:
-        self.totals = ZERO
+        self.totals = Totals(0, 0, 0, 0, 0, 0, 0.0)
         self.clock = HandClock()
         self.history = History(lambda: self.totals, self.clock)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -39,7 +38,7 @@ from contract import topics
 from contract.receipt import Receipt
 from simulators.services.kafka.broker import Broker
 from tests.agent.cli.running import Completed, here
-from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.broker import KafkaTopic, new_topic
 from tests.agent.store.stores import make_store
 from tests.support.agent_process import configured
 from tests.support.waiting import wait_until
@@ -162,9 +161,7 @@ def test_a_broker_that_does_not_answer_is_named_with_the_reason() -> None:
 
 @pytest.fixture
 def kafka(broker: Broker) -> KafkaTopic:
-    side = KafkaTopic(broker.bootstrap_servers, f"receipts.{uuid4().hex}")
-    side.create_topic()
-    return side
+    return new_topic(broker.bootstrap_servers)
 
 
 def judge(kafka: KafkaTopic, group: str, pinned: str | None = None, *, any_commit: bool = False) -> Finding:

@@ -152,36 +152,27 @@ def test_a_store_that_is_large_enough_has_no_finding() -> None:
     assert not [*check_store_bound(StoreSettings()), *check_store_bound(ENOUGH)]
 
 
-def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(tmp_path: Path) -> None:
-    async def fill() -> None:
-        clock = HandClock()
-        async with make_store(tmp_path, clock) as store:
-            for day in range(3):
-                await accept(store, *(Event("d", id=f"{day} {number}") for number in range(day * 864)))
-                clock.pass_seconds(86_400)
-            await accept(store, Event("d", id="last"))
-
-    asyncio.run(fill())
-    store = StoreSettings(max_bytes=STORE_BYTES_MIN)
-    (long_enough,) = check_fingerprints(tmp_path, store, IdentitySettings())
-    (too_short,) = check_fingerprints(tmp_path, store, IdentitySettings(retention_seconds=30 * 86_400))
+async def test_it_says_for_how_long_fingerprints_are_remembered_at_the_last_days_rate(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with make_store(tmp_path, clock) as store:
+        for day in range(3):
+            await accept(store, *(Event("d", id=f"{day} {number}") for number in range(day * 864)))
+            clock.pass_seconds(86_400)
+        await accept(store, Event("d", id="last"))
+    (long_enough,) = check_fingerprints(tmp_path, ENOUGH, IdentitySettings())
+    (too_short,) = check_fingerprints(tmp_path, ENOUGH, IdentitySettings(retention_seconds=30 * 86_400))
     assert "0.02 events/s remembered for 15 d" in long_enough.text
     assert (long_enough.condition, too_short.condition) == (Condition.FINE, Condition.WARNING)
-    assert not list(check_fingerprints(tmp_path / "none", store, IdentitySettings()))
+    assert not list(check_fingerprints(tmp_path / "none", ENOUGH, IdentitySettings()))
 
 
-def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
-    async def serve(clock: HandClock) -> int:
+async def test_what_is_written_is_counted_across_openings(tmp_path: Path) -> None:
+    before, clock = process_bytes(), HandClock()
+    for _ in range(2):
         async with make_store(tmp_path / "state", clock) as store:
-            before = store.written_bytes()
+            seen = store.written_bytes()
             await accept(store, Event("urn:a", id=clock.wall_ms(), data={"x": "x" * 100_000}))
             clock.pass_seconds(7_200)
-            return before
-
-    before = process_bytes()
-    clock = HandClock()
-    asyncio.run(serve(clock))
-    seen = asyncio.run(serve(clock))
     assert 100_000 < seen <= process_bytes() - before
     (finding, *_) = check_wear(tmp_path / "state")
     assert "of running" in finding.text

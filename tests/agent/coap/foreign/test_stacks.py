@@ -30,7 +30,6 @@ HOST, SEED = "127.0.0.1", 20
 DEVICE = "urn:dev:ow:1"
 EVENTS = 40
 LOSSY = LinkPlan(request_loss=0.1, answer_loss=0.15, jitter_seconds=0.02, duplicated=0.1, reordered=0.05)
-CLEAN = LinkPlan()
 DATAGRAM, UPLOAD = 0, 100
 """Bytes of text in an event, for one datagram and for three blocks of 64 bytes."""
 BUILD_SECONDS_MAX = 600
@@ -63,8 +62,6 @@ def go_coap(folder: Path) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Sensor:
-    """A running client, which posts one event after the other."""
-
     process: asyncio.subprocess.Process
 
     async def post(self, kind: str, event: str) -> str:
@@ -97,7 +94,7 @@ async def running(command: Sequence[str], address: tuple[str, int]) -> AsyncIter
         pytest.param(protected_californium, LOSSY, (DATAGRAM, UPLOAD), id="Californium-OSCORE"),
         pytest.param(go_coap, LOSSY, (DATAGRAM,), id="go-coap"),
         # It retransmits no block after the first.
-        pytest.param(go_coap, CLEAN, (UPLOAD,), id="go-coap-blocks"),
+        pytest.param(go_coap, LinkPlan(), (UPLOAD,), id="go-coap-blocks"),
     ],
 )
 async def test_what_is_acknowledged_is_stored_once(

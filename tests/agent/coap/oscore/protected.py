@@ -64,7 +64,6 @@ class ProtectedSensor:
         return self.sealed(Message(code=code, uri_path=(path,), payload=payload, content_format=60, echo=echo))
 
     def sealed(self, message: Message) -> tuple[bytes, object]:
-        """Protect a message that the test has built."""
         protected, reference = self.context.protect(message)
         self._mid += 1
         protected.mtype, protected.mid, protected.token = CONFIRMABLE, self._mid, self._mid.to_bytes(2, "big")
@@ -86,7 +85,6 @@ class ProtectedSensor:
         return answer
 
     async def answer(self, sensor: Sensor, request: tuple[bytes, object]) -> Message:
-        """Send a request; return its decrypted answer."""
         raw, reference = request
         return self.read(await sensor.ask_raw(raw), reference)
 
@@ -100,15 +98,12 @@ class ProtectedSensor:
         return answer, request[0]
 
 
-def offering(
-    folder: Path, *credentials: Credential, required: bool = True, freshness: Freshness = Freshness.START
-) -> OscoreServing:
-    return OscoreServing(credentials or (CREDENTIAL,), folder / "numbers", required, freshness)
+def offering(folder: Path, *credentials: Credential, required: bool = True) -> OscoreServing:
+    return OscoreServing(credentials or (CREDENTIAL,), folder / "numbers", required, Freshness.START)
 
 
-def claiming(mid: int, option: bytes, payload: bytes = bytes(24), code: int = POST, kind: int = CON) -> bytes:
-    """Build a request that claims to be protected."""
-    return datagram(kind, code, mid, mid.to_bytes(2, "big"), ((OSCORE, option),), payload)
+def claiming(mid: int, option: bytes, payload: bytes = bytes(24), code: int = POST) -> bytes:
+    return datagram(CON, code, mid, mid.to_bytes(2, "big"), ((OSCORE, option),), payload)
 
 
 def troubles(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -7,9 +7,7 @@ import asyncio
 import os
 import socket
 import threading
-from contextlib import closing
 from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +35,9 @@ from tests.agent.coap.oscore.protected import (
 from tests.agent.coap.sensor import BLOCK1, BODY, CON, GET, URI_PATH, Sensor, datagram, post
 from tests.agent.coap.serving import GENEROUS, serving
 from tests.agent.coap.stepped_loop import SteppedLoop
+from tests.agent.http.client import Client
 from tests.agent.recorder import DURABLE, Recorder
-from tests.support.agent_process import agent_process, configured
+from tests.support.agent_process import agent_process, configured, wait_until_ready
 from tests.support.loop_turns import LoopTurns
 from tests.support.waiting import until
 
@@ -96,12 +95,11 @@ async def test_once_the_store_has_forgotten_events_a_retransmission_is_not_acked
 
 async def test_where_oscore_is_required_a_plain_request_is_refused(tmp_path: Path, sensor: ProtectedSensor) -> None:
     recorder = Recorder()
-    async with serving(recorder, oscore=offering(tmp_path, required=True)) as server:
-        with Sensor(server.port) as socket:
-            core = datagram(CON, GET, 7, b"", ((URI_PATH, b".well-known"), (URI_PATH, b"core")))
-            for plain in (post(5), core):
-                assert (await socket.ask(plain)).code == UNAUTHORIZED
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
+    async with serving(recorder, oscore=offering(tmp_path, required=True)) as server, Sensor(server.port) as socket:
+        core = datagram(CON, GET, 7, b"", ((URI_PATH, b".well-known"), (URI_PATH, b"core")))
+        for plain in (post(5), core):
+            assert (await socket.ask(plain)).code == UNAUTHORIZED
+        assert (await sensor.post(socket))[0].code == Code.CHANGED
         assert server.counters.unprotected == 2
     assert len(recorder.deliveries) == 1
 
@@ -299,14 +297,10 @@ def test_every_credential_protects_its_name_on_every_way_in_also_where_its_file_
 
     def codes(agent: Process) -> tuple[list[int], int]:
         agent.start()
-        agent.wait_for_log("agent=ready")
+        http = Client(wait_until_ready(agent)["http"])
         devices = (good, relay, open_to_all, repeated, of_token, good.upper(), "r")
         answers = [asyncio.run(plainly(port, f'{{"device":"{device}","id":1}}'.encode())) for device in devices]
-        with closing(
-            HTTPConnection("127.0.0.1", int(agent.log().split("http=127.0.0.1:")[-1].split()[0]))
-        ) as connection:
-            connection.request("GET", "/readyz")
-            ready = connection.getresponse().status
+        ready = asyncio.run(http.get("/readyz")).code
         agent.terminate()
         return answers, ready
 

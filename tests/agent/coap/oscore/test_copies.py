@@ -1,6 +1,5 @@
 """Copies of one gateway: a datagram captured on its way to one is refused by the others, and later by the same one."""
 
-import asyncio
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -151,19 +150,16 @@ class Gateways:
         return answer
 
 
-def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[tuple[Any, ...]]) -> Gateways:
-    async def played() -> Gateways:
-        async with Gateways(folder, freshness, client) as gateways:
-            for name, *arguments in history:
-                await getattr(gateways, name)(*arguments)
-            return gateways
-
-    return asyncio.run(played())
+async def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[tuple[Any, ...]]) -> Gateways:
+    async with Gateways(folder, freshness, client) as gateways:
+        for name, *arguments in history:
+            await getattr(gateways, name)(*arguments)
+        return gateways
 
 
 @pytest.mark.guarantee(2)
 @pytest.mark.heavy
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     history=st.lists(steps, min_size=8, max_size=30),
     how=st.sampled_from(
@@ -171,22 +167,22 @@ def play(folder: Path, freshness: Freshness, client: Client, history: Iterable[t
         + [(Freshness.ANSWER, client) for client in (Client.FORGETS, Client.KEEPS_FOR_EACH)]
     ),
 )
-def test_whatever_is_replayed_to_whichever_copy_each_event_is_taken_once_and_no_nonce_encrypts_twice(
+async def test_whatever_is_replayed_to_whichever_copy_each_event_is_taken_once_and_no_nonce_encrypts_twice(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[Any, ...]], how: tuple[Freshness, Client]
 ) -> None:
-    gateways = play(tmp_path_factory.mktemp("copies"), *how, history)
+    gateways = await play(tmp_path_factory.mktemp("copies"), *how, history)
     assert gateways.taken == Counter(gateways.acked)
     assert [nonce for nonce, texts in gateways.ciphertexts.items() if len(texts) > 1] == []
 
 
 @pytest.mark.guarantee(2)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(history=st.lists(steps, min_size=8, max_size=30), client=st.sampled_from(Client))
-def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_event_once(
+async def test_where_only_the_first_request_is_proven_one_gateway_alone_takes_each_event_once(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[Any, ...]], client: Client
 ) -> None:
     alone = [(name, 0, *arguments) for name, _, *arguments in history]
-    gateways = play(tmp_path_factory.mktemp("alone"), Freshness.START, client, alone)
+    gateways = await play(tmp_path_factory.mktemp("alone"), Freshness.START, client, alone)
     assert gateways.taken == Counter(gateways.acked)
 
 
@@ -214,21 +210,23 @@ async def test_what_was_challenged_and_asked_anew_is_not_taken_later_though_it_o
 @pytest.mark.parametrize("as_device", [False, True], ids=["stranger", "device's address"])
 @pytest.mark.parametrize("client", Client)
 @pytest.mark.parametrize("freshness", [Freshness.REQUEST, Freshness.ANSWER])
-def test_what_one_copy_has_accepted_is_refused_by_another_that_the_device_spoke_with_before(
+async def test_what_one_copy_has_accepted_is_refused_by_another_that_the_device_spoke_with_before(
     tmp_path: Path, freshness: Freshness, client: Client, as_device: bool
 ) -> None:
     history = [("post", 1), *[("post", 0)] * 5, *[("replay", 1, which, as_device) for which in range(9)]]
-    gateways = play(tmp_path, freshness, client, history)
+    gateways = await play(tmp_path, freshness, client, history)
     changed_copies = freshness is Freshness.ANSWER and client is Client.KEEPS_ONE
     doubled = [gateways.acked[2]] if changed_copies else []  # challenged by the first, with the second's value
     assert gateways.taken == Counter(gateways.acked + doubled)
 
 
-def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent(tmp_path: Path) -> None:
+async def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_of_the_agent(
+    tmp_path: Path,
+) -> None:
     history = [*[("post", 0)] * 5, ("restart", 0), *[("post", 0)] * 5]
     datagrams = {
         (freshness, client): len(
-            play(tmp_path / f"{freshness.value}-{client.value}", freshness, client, history).captured
+            (await play(tmp_path / f"{freshness.value}-{client.value}", freshness, client, history)).captured
         )
         for freshness in Freshness
         for client in Client
@@ -243,11 +241,11 @@ def test_a_client_that_keeps_what_answers_bring_is_challenged_once_in_each_life_
 
 
 @pytest.mark.parametrize("freshness", Freshness)
-def test_of_an_upload_by_a_client_that_forgets_only_the_first_block_is_challenged(
+async def test_of_an_upload_by_a_client_that_forgets_only_the_first_block_is_challenged(
     tmp_path: Path, freshness: Freshness
 ) -> None:
-    posted = play(tmp_path / "posts", freshness, Client.FORGETS, [("post", 0)])
-    uploaded = play(tmp_path / "uploads", freshness, Client.FORGETS, [("upload", 0, 0)])
+    posted = await play(tmp_path / "posts", freshness, Client.FORGETS, [("post", 0)])
+    uploaded = await play(tmp_path / "uploads", freshness, Client.FORGETS, [("upload", 0, 0)])
     blocks = -(-len(uploaded.acked[-1]) // BLOCK)
     assert uploaded.taken[uploaded.acked[-1]] == 1
     assert len(uploaded.captured) == len(posted.captured) + blocks - 1

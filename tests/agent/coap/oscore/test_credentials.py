@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.coap.errors import CredentialsError
@@ -127,7 +127,6 @@ ENTRIES = st.lists(st.tuples(st.sampled_from(KEYS), SOME | st.text(max_size=8)),
 
 
 @pytest.mark.guarantee(6)
-@settings(deadline=None)
 @given(st.binary(max_size=300) | ENTRIES.map(lambda each: "".join(f"{a} = {b}\n" for a, b in each).encode()))
 def test_whatever_a_file_holds_it_is_a_credential_or_has_its_reason(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

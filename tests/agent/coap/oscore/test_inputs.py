@@ -1,6 +1,5 @@
 """Invalid input under OSCORE: nothing of it is accepted, and plain traffic continues."""
 
-import asyncio
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
@@ -111,33 +110,28 @@ async def test_what_only_claims_to_be_protected_is_refused_and_the_sound_request
 
 
 @pytest.mark.guarantee(2)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(order=st.lists(st.integers(0, 69), min_size=20, max_size=90))
-def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
+async def test_requests_in_any_order_are_each_taken_once_as_far_as_the_window_reaches(
     tmp_path_factory: pytest.TempPathFactory, order: list[int]
 ) -> None:
     """A model of the window: 32 numbers up to the highest that was accepted (RFC 8613 section 7.4)."""
     folder = tmp_path_factory.mktemp("order")
-
-    async def play() -> None:
-        sensor, recorder = ProtectedSensor(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
-        async with serving(recorder, GENEROUS, oscore=offering(folder)) as server:
-            with Sensor(server.port) as first:
-                await sensor.post(first)
-            written = [sensor.request(BODY + bytes((number,)))[0] for number in range(70)]
-            taken: set[int] = set()
-            for place, number in enumerate(order):
-                source = f"127.0.1.{place}"  # a new address each time: no request is a retransmission
-                with Sensor(server.port, "127.0.0.1", source=source) as stranger:
-                    code = (await stranger.ask(written[number])).code
-                fits = number not in taken and number > max(taken, default=0) - 32
-                assert (code == CHANGED) is fits
-                taken |= {number} if fits else set()
-            assert Counter(delivery.body for delivery in recorder.deliveries[1:]) == Counter(
-                BODY + bytes((number,)) for number in taken
-            )
-
-    asyncio.run(play())
+    sensor, recorder = ProtectedSensor(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(folder)) as server, Sensor(server.port) as first:
+        await sensor.post(first)
+        written = [sensor.request(BODY + bytes((number,)))[0] for number in range(70)]
+        taken: set[int] = set()
+        for place, number in enumerate(order):
+            source = f"127.0.1.{place}"  # a new address each time: no request is a retransmission
+            with Sensor(server.port, "127.0.0.1", source=source) as stranger:
+                code = (await stranger.ask(written[number])).code
+            fits = number not in taken and number > max(taken, default=0) - 32
+            assert (code == CHANGED) is fits
+            taken |= {number} if fits else set()
+        assert Counter(delivery.body for delivery in recorder.deliveries[1:]) == Counter(
+            BODY + bytes((number,)) for number in taken
+        )
 
 
 @pytest.mark.guarantee(6)
@@ -241,22 +235,18 @@ plaintexts = st.binary(min_size=1, max_size=40) | st.tuples(
 
 
 @pytest.mark.guarantee(6)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inside=st.lists(plaintexts, min_size=10, max_size=40))
 @example(inside=[b"\x02\xbb\xff", b"\x02\xb1\xff\xff", b"\x02\xff", b"\x02", b"\x00", b"\x44", b"\xff", b"\x02\xf0"])
-def test_whatever_a_device_encrypts_is_answered_and_troubles_nobody(
+async def test_whatever_a_device_encrypts_is_answered_and_troubles_nobody(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture, inside: list[bytes]
 ) -> None:
     folder = tmp_path_factory.mktemp("inside")
-
-    async def play() -> None:
-        sensor, recorder = Inside(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
-        async with serving(recorder, GENEROUS, oscore=offering(folder)) as server, Sensor(server.port) as socket:
-            await sensor.post(socket)
-            for plaintext in inside:
-                raw, _ = sensor.holding(plaintext)
-                assert INTERNAL_ERROR not in {answer.code for answer in await socket.ask_all(raw)}
-            assert (await sensor.post(socket))[0].code == Code.CHANGED
-
-    asyncio.run(play())
+    sensor, recorder = Inside(sensor_folder(folder / "sensor"), keeps_echo=False), Recorder()
+    async with serving(recorder, GENEROUS, oscore=offering(folder)) as server, Sensor(server.port) as socket:
+        await sensor.post(socket)
+        for plaintext in inside:
+            raw, _ = sensor.holding(plaintext)
+            assert INTERNAL_ERROR not in {answer.code for answer in await socket.ask_all(raw)}
+        assert (await sensor.post(socket))[0].code == Code.CHANGED
     assert not troubles(caplog)

@@ -27,8 +27,6 @@ from tests.support.flushes import recorded, refusing
 
 
 class Shortest(Random):
-    """Always returns the smallest random number."""
-
     def randrange(self, *_: int) -> int:  # type: ignore[override]
         return 0
 
@@ -57,7 +55,7 @@ def kept(file: Path, number: int) -> None:
 
 
 @pytest.mark.guarantee(2)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1 << 32), lives=st.lists(st.integers(0, 3 * BLOCK), min_size=1, max_size=6))
 def test_no_number_comes_twice_over_lives_that_end_without_warning(
     tmp_path_factory: pytest.TempPathFactory, seed: int, lives: list[int]

@@ -31,8 +31,6 @@ def blocks(body: bytes = BODY, run: int = 0) -> list[Block]:
 
 
 class Uploader:
-    """A sensor that sends in blocks, and records what it sent."""
-
     def __init__(self, sensor: Sensor) -> None:
         self._sensor = sensor
         self._mids = count(1)

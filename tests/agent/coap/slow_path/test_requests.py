@@ -116,9 +116,8 @@ async def test_what_cannot_be_served_has_its_code(raw: bytes, code: int) -> None
 async def test_options_that_may_be_ignored_are(options: tuple[tuple[int, bytes], ...], fast: bool) -> None:
     """As libcoap's Request-Tag, which is in each POST from version 4.3.2."""
     recorder = Recorder()
-    async with serving(recorder) as server:
-        with Sensor(server.port) as sensor:
-            assert (await sensor.ask(post(options=options))).code == CHANGED
+    async with serving(recorder) as server, Sensor(server.port) as sensor:
+        assert (await sensor.ask(post(options=options))).code == CHANGED
         assert server.counters.fast == fast
     assert len(recorder.deliveries) == 1
 
@@ -148,11 +147,10 @@ async def test_no_response_is_honoured() -> None:
     ids=lambda raw: raw.hex(),
 )
 async def test_a_confirmable_message_that_makes_no_sense_is_reset(raw: bytes) -> None:
-    async with serving(Recorder()) as server:
-        with Sensor(server.port) as sensor:
-            assert await sensor.ask(raw) == Response(RST, EMPTY, 1, b"", b"")
-            sensor.send(bytes((raw[0] | NON,)) + raw[1:])
-            await sensor.expect_silence()
+    async with serving(Recorder()) as server, Sensor(server.port) as sensor:
+        assert await sensor.ask(raw) == Response(RST, EMPTY, 1, b"", b"")
+        sensor.send(bytes((raw[0] | NON,)) + raw[1:])
+        await sensor.expect_silence()
         assert server.counters.malformed == 2
 
 
@@ -197,13 +195,12 @@ async def test_slow_path_requests_beyond_their_budget_are_refused_for_now_and_pl
     caplog.set_level(logging.WARNING)
     tuning = Tuning(slow_per_second=2.0, refusals_per_second=10.0)
     request = datagram(CON, GET, 100, options=(EVENTS,))
-    async with serving(Recorder(), tuning) as server:
-        with Sensor(server.port) as sensor:
-            for mid in range(100, 150):
-                sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
-            for mid in range(50):
-                sensor.send(post(mid=mid))
-            messages = [await sensor.receive() for _ in range(2 + 10 + 50)]
+    async with serving(Recorder(), tuning) as server, Sensor(server.port) as sensor:
+        for mid in range(100, 150):
+            sensor.send(datagram(CON, GET, mid, options=(EVENTS,)))
+        for mid in range(50):
+            sensor.send(post(mid=mid))
+        messages = [await sensor.receive() for _ in range(2 + 10 + 50)]
         assert server.counters.fast == 50
         assert server.counters.shed >= 40
     codes = Counter(message.code for message in messages)
@@ -218,9 +215,8 @@ async def test_slow_path_requests_beyond_their_budget_are_refused_for_now_and_pl
 
 async def test_an_upload_beyond_the_budget_is_delayed_and_not_interrupted(recorder: Recorder) -> None:
     """go-coap's client does not retransmit blocks after the first."""
-    async with serving(recorder, Tuning(slow_per_second=40.0)) as server:
-        with Sensor(server.port) as sensor:
-            codes = await Uploader(sensor).upload(bytes(60 * SIZE))
+    async with serving(recorder, Tuning(slow_per_second=40.0)) as server, Sensor(server.port) as sensor:
+        codes = await Uploader(sensor).upload(bytes(60 * SIZE))
         assert (codes.count(CONTINUE), server.counters.shed) == (59, 0)
     assert [len(delivery.body) for delivery in recorder.deliveries] == [60 * SIZE]
 
@@ -309,7 +305,6 @@ async def _exchanged(port: int, raw: bytes) -> list[Exchanged]:
 
 
 def by_media(delivery: Delivery, respond: Respond) -> None:
-    """Accept bodies of known formats."""
     respond(DURABLE if delivery.media is not None else Answer(Status.UNKNOWN_FORMAT))
 
 

@@ -93,15 +93,6 @@ def test_only_a_fatal_error_ends_the_producer_and_the_cause_outlives_its_effect(
     assert errors.text == "out of order"
 
 
-def test_a_wait_for_an_answer_ends_when_the_agent_stops() -> None:
-    stop = threading.Event()
-    stop.set()
-    unanswered: Future[str] = Future()
-
-    with pytest.raises(UnreachableError):
-        wait_for(unanswered, stop)
-
-
 def test_secret_properties_come_from_a_file_and_never_stand_in_an_error(tmp_path: Path) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text("# secrets\nsasl.password = a=b\n\nlinger.ms=7\n")
@@ -144,27 +135,6 @@ def test_a_call_that_hangs_is_left_behind_when_its_time_is_over_or_the_agent_sto
         attempt(never.wait, 3_600 if stops else 0.2, stop, "the call that hangs")
 
     never.set()
-
-
-def test_what_a_failing_call_has_opened_is_released_with_its_error() -> None:
-    class Client:
-        pass
-
-    opened: list[weakref.ref[Client]] = []
-
-    def fail() -> None:
-        client = Client()
-        opened.append(weakref.ref(client))
-        raise KeyError(str(client))
-
-    gc.disable()  # without the collector, which comes after many more allocations
-    try:
-        with pytest.raises(KeyError) as raised:
-            attempt(fail, 60, threading.Event(), "a call")
-        del raised
-        assert [client() for client in opened] == [None]
-    finally:
-        gc.enable()
 
 
 def test_a_client_that_got_no_answer_is_replaced() -> None:
@@ -316,3 +286,33 @@ def test_a_clock_that_is_set_back_while_kafka_is_away_delays_nothing(
             post_events(agent, range(1_000 * hours, 1_000 * hours + 5))
             broker.start()
             wait_until(is_forwarded, "everything is forwarded", seconds=300)
+
+
+def test_a_wait_for_an_answer_ends_when_the_agent_stops() -> None:
+    stop = threading.Event()
+    stop.set()
+    unanswered: Future[str] = Future()
+
+    with pytest.raises(UnreachableError):
+        wait_for(unanswered, stop)
+
+
+def test_what_a_failing_call_has_opened_is_released_with_its_error() -> None:
+    class Client:
+        pass
+
+    opened: list[weakref.ref[Client]] = []
+
+    def fail() -> None:
+        client = Client()
+        opened.append(weakref.ref(client))
+        raise KeyError(str(client))
+
+    gc.disable()  # without the collector, which comes after many more allocations
+    try:
+        with pytest.raises(KeyError) as raised:
+            attempt(fail, 60, threading.Event(), "a call")
+        del raised
+        assert [client() for client in opened] == [None]
+    finally:
+        gc.enable()

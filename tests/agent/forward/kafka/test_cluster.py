@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from uuid import uuid4
 
 import pytest
 
 from agent.forward.receipts.round import SharedRound
 from simulators.services.kafka.cluster import KafkaCluster
-from tests.agent.forward.broker import KafkaTopic, sequence
+from tests.agent.forward.broker import KafkaTopic, new_topic, sequence
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, processed, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding, receipting
@@ -41,8 +40,7 @@ def sending(kafka: KafkaTopic, mode: str, outbox: MemoryOutbox, gateway: str) ->
 @pytest.mark.parametrize("mode", MODES)
 def test_with_too_few_in_sync_nothing_is_marked_until_they_are_back(cluster: KafkaCluster, mode: str) -> None:
     cluster.start()
-    kafka = KafkaTopic(cluster.bootstrap_servers, f"cluster.{uuid4().hex}", replicas=3)
-    kafka.create_topic()
+    kafka = new_topic(cluster.bootstrap_servers, replicas=3)
     outbox = MemoryOutbox(*readings(100))
 
     with sending(kafka, mode, outbox, "gw-cluster"):
@@ -67,9 +65,7 @@ def test_what_an_unclean_election_takes_is_sent_again_though_the_session_goes_on
     cluster: KafkaCluster, mode: str
 ) -> None:
     cluster.start()
-    kafka = KafkaTopic(cluster.bootstrap_servers, f"unclean.{uuid4().hex}", replicas=2)
-    kafka.partitions = 1
-    kafka.create_topic()
+    kafka = new_topic(cluster.bootstrap_servers, partitions=1, replicas=2)
     kafka.configure_topic("min.insync.replicas", "1")
     kafka.configure_topic("unclean.leader.election.enable", "true")
     leader = kafka.partition(0).leader

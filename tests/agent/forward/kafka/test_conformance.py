@@ -38,8 +38,6 @@ SEEDS: Final = range(3)
 
 
 class LosingCluster(Cluster):
-    """Loses one request, or its answer."""
-
     lost: tuple[str, bool] | None = None
 
     def _send(self, what: str, arrive: Callable[[], None], lost: Callable[[], None]) -> None:

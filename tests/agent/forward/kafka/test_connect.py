@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.forward.errors import UnreachableError
-from agent.forward.kafka.connect import CONNECT_SECONDS_MAX, PORT, check_reachable, parse
+from agent.forward.kafka.connect import CONNECT_SECONDS_MAX, check_reachable
 
 CLOSED = "127.0.0.1:1"
 
@@ -50,6 +48,7 @@ def test_one_that_listens_is_not_kept_waiting_by_one_that_is_silent(silent: str,
     [
         (CLOSED, r"^127\.0\.0\.1:1: Connection refused$"),
         ("[::1]:1", r"^\[::1\]:1: "),
+        ("[::1]", r"^\[::1\]:9092: "),
         ("nowhere.invalid", r"^nowhere\.invalid: "),
         (f"{CLOSED},127.0.0.1:2", r"^127\.0\.0\.1:1, 127\.0\.0\.1:2: Connection refused$"),
         (f"nowhere.invalid,{CLOSED}", r"^nowhere\.invalid: .*; 127\.0\.0\.1:1: Connection refused$"),
@@ -75,22 +74,3 @@ def test_it_ends_with_the_agent(silent: str) -> None:
 
     with pytest.raises(UnreachableError):
         check_reachable(silent, stop)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["", "PLAINTEXT://", "ssl://"]),
-            st.sampled_from(["kafka-1", "10.0.0.1", "[::1]", "[2001:db8::7]", "a.b.example"]),
-            st.none() | st.integers(1, 65535),
-        ),
-        max_size=4,
-    ),
-    st.sampled_from([",", ", "]),
-)
-def test_servers_are_read_as_they_are_written(servers: list[tuple[str, str, int | None]], comma: str) -> None:
-    written = [f"{protocol}{host}" + ("" if port is None else f":{port}") for protocol, host, port in servers]
-
-    read = list(parse(comma.join(written)))
-
-    assert read == [(host.strip("[]"), PORT if port is None else str(port)) for _, host, port in servers]

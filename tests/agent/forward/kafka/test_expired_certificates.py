@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -13,7 +12,7 @@ from agent.config.settings import KafkaSettings
 from agent.telemetry.links import LinkName, Links
 from simulators.services import ports
 from simulators.services.kafka.broker import Broker, Listener
-from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.broker import KafkaTopic, new_topic
 from tests.agent.forward.checks import assert_each_once, unsettled, wait_until_settled
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
@@ -53,9 +52,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
 
 @pytest.fixture
 def kafka(secured: tuple[Broker, int, int]) -> KafkaTopic:
-    side = KafkaTopic(secured[0].bootstrap_servers, f"expired.{uuid4().hex}")
-    side.create_topic()
-    return side
+    return new_topic(secured[0].bootstrap_servers)
 
 
 def settings(kafka: KafkaTopic, port: int, mode: str, authority: Authority, own: Path) -> KafkaSettings:

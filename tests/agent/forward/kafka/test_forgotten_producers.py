@@ -2,13 +2,12 @@
 
 import socket
 from collections.abc import Iterator
-from uuid import uuid4
 
 import pytest
 
 from agent.forward.modes.transaction import GROUP_PREFIX
 from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import KafkaTopic
+from tests.agent.forward.broker import KafkaTopic, new_topic
 from tests.agent.forward.checks import assert_each_once, assert_nothing_lost, wait_until_settled
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
@@ -37,10 +36,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(forgetful: Broker) -> KafkaTopic:
-    side = KafkaTopic(forgetful.bootstrap_servers, f"forgotten.{uuid4().hex}")
-    side.partitions = 1
-    side.create_topic()
-    return side
+    return new_topic(forgetful.bootstrap_servers, partitions=1)
 
 
 def assert_kept(kafka: KafkaTopic, outbox: MemoryOutbox, mode: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from uuid import uuid4
 
 import pytest
 
@@ -14,7 +13,7 @@ from agent.cli.doctor.kafka import KafkaConnection, check_rights
 from agent.config.settings import KafkaSettings
 from agent.forward.errors import KafkaSettingsError
 from agent.forward.kafka.msk_iam import with_login
-from tests.agent.forward.broker import GROUP, KafkaTopic
+from tests.agent.forward.broker import GROUP, KafkaTopic, new_topic
 from tests.agent.forward.checks import assert_nothing_lost, assert_sent_and_receipted, wait_until_forwarded
 from tests.agent.forward.events import readings
 from tests.agent.forward.running import forwarding
@@ -35,8 +34,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 @pytest.fixture
 def kafka(secured: SecuredBroker) -> KafkaTopic:
-    side = KafkaTopic(secured.broker.bootstrap_servers, f"logins.{uuid4().hex}")
-    side.create_topic()
+    side = new_topic(secured.broker.bootstrap_servers)
     secured.grant(side.topic, GROUP)
     return side
 

@@ -64,8 +64,8 @@ def kafka(secured: SecuredBroker) -> KafkaTopic:
     return KafkaTopic(secured.broker.bootstrap_servers, topics.EVENTS)
 
 
-def settings_of(secured: SecuredBroker, user: str = GATEWAY) -> KafkaSettings:
-    login = secured.login(user)
+def settings_of(secured: SecuredBroker) -> KafkaSettings:
+    login = secured.login(GATEWAY)
     return KafkaSettings(login.pop("bootstrap.servers"), topics.EVENTS, "exactly-once", login)
 
 

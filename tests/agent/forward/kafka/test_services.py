@@ -4,7 +4,6 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from uuid import uuid4
 
 import pytest
 
@@ -14,7 +13,7 @@ from agent.forward.kafka.health import UNSUPPORTED
 from agent.telemetry.links import LinkName
 from simulators.services.install import jars
 from simulators.services.kafka.broker import Broker
-from tests.agent.forward.broker import KafkaTopic, LinkedTopic
+from tests.agent.forward.broker import LinkedTopic, new_topic
 from tests.agent.forward.checks import assert_sent_and_receipted
 from tests.agent.forward.events import readings
 from tests.agent.forward.links import TcpLink
@@ -68,8 +67,7 @@ def version(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.heavy
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once", "at-most-once"])
 def test_each_mode_works_with_both_ends_of_the_supported_versions(version: Broker, mode: str) -> None:
-    kafka = KafkaTopic(version.bootstrap_servers, f"events.{uuid4().hex}")
-    kafka.create_topic()
+    kafka = new_topic(version.bootstrap_servers)
     connection, topic = assert_sent_and_receipted(kafka, kafka.settings(mode))
     assert [one.condition for one in check_topic(connection, topic)][1:] == [Condition.FINE] * 5
 

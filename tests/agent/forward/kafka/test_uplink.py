@@ -71,19 +71,6 @@ def test_what_is_sent_is_within_the_cap_and_uses_it(bytes_per_event: float, othe
     assert uplink.state().sent_bytes <= client.sent_bytes
 
 
-def test_it_is_known_how_long_the_rest_takes_once_events_were_sent(clock: HandClock) -> None:
-    uplink = Uplink(RATE, clock)
-    assert uplink.state().seconds_left(0) == 0
-    assert uplink.state().seconds_left(100) is None
-    client = Client(uplink)
-    assert uplink.is_open()
-    uplink.hand_over(10, 10 * EVENT_BYTES, "")
-    client.send(10, 50, 0)
-    client.report()
-    assert uplink.state().bytes_per_event == 50
-    assert uplink.state().seconds_left(2_000) == 10
-
-
 def test_requests_about_the_topic_count_and_are_no_part_of_an_events_cost(clock: HandClock) -> None:
     uplink = Uplink(RATE, clock)
     admin = uplink.statistics()["stats_cb"]

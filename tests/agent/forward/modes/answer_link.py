@@ -47,17 +47,19 @@ class AnswerLink(TcpLink):
         self._answered = threading.Event()
         """Whether it is answered; until then no connection is closed."""
         self._answered.set()
-        self.caught = threading.Event()
-        """Set once a frame was delayed, dropped or faked."""
 
     def __exit__(self, *_: object) -> None:
         for one in (self._open, self._delivered, self._answered):
             one.set()
         super().__exit__()
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether a frame that is to be dropped has not come yet."""
+        return self._lost is not None or self._lost_request is not None
+
     def hold(self, kind: Request) -> None:
         """Hold back all answers of a kind; those behind them on the same connection wait, too."""
-        self.caught.clear()
         self._open.clear()
         self._held = kind
 
@@ -68,12 +70,10 @@ class AnswerLink(TcpLink):
 
     def lose(self, kind: Request) -> None:
         """Drop the next answer of a kind together with its connection."""
-        self.caught.clear()
         self._lost = kind
 
     def lose_request(self, kind: Request) -> None:
         """Drop the next request of a kind together with its connection; other connections continue."""
-        self.caught.clear()
         self._lost_request = kind
 
     def fake_commit(self) -> None:
@@ -81,12 +81,10 @@ class AnswerLink(TcpLink):
 
         So do brokers answer that end a transaction for the coordinator alone.
         """
-        self.caught.clear()
         self._fakes_commit = True
 
     def delay_commit(self) -> None:
         """Hold back the next commit until `deliver_commit`, even if the client has closed its connection by then."""
-        self.caught.clear()
         self._delivered.clear()
         self._answered.clear()
         self._delays_commit = True
@@ -124,11 +122,9 @@ class AnswerLink(TcpLink):
         kind = asked[frame[4:8]] = int.from_bytes(frame[:2])
         if kind == self._lost_request:
             self._lost_request = None
-            self.caught.set()
             return None
         if kind == Request.END_TXN and self._delays_commit and frame[-1] == COMMITS:
             self._delays_commit, self._delayed = False, frame[4:8]
-            self.caught.set()
             self._delivered.wait(HELD_SECONDS_MAX)
             return frame
         if kind == Request.END_TXN and self._fakes_commit and frame[-1] == COMMITS:
@@ -141,15 +137,12 @@ class AnswerLink(TcpLink):
         kind = asked.pop(frame[CORRELATION])
         if kind == self._lost:
             self._lost = None
-            self.caught.set()
             return None
         if kind == Request.END_TXN and frame[CORRELATION] == self._delayed and self._delivered.is_set():
             self._answered.set()
         if kind == self._held:
-            self.caught.set()
             self._open.wait(HELD_SECONDS_MAX)
         if kind == Request.END_TXN and frame[CORRELATION] == self._faked:
-            self.caught.set()
             return frame[: ERROR.start] + bytes(2) + frame[ERROR.stop :]
         return frame
 

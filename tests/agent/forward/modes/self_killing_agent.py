@@ -58,7 +58,6 @@ STEPS: Mapping[str, Step | None] = {
 
 
 def main() -> None:
-    """Run until killed."""
     settings = load.load(Path(sys.argv[1]))
     kills, seed = int(sys.argv[2]), int(sys.argv[3])
     random = Random(seed)

@@ -93,7 +93,6 @@ RSS_BYTES_MAX = 128 << 20
 
 
 def rss_bytes_max(agent: Process) -> int:
-    """Return the peak memory of a process since its start."""
     found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{agent.pid}/status").read_text())
     assert found is not None
     return int(found[1]) * 1024

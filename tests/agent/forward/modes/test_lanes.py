@@ -21,8 +21,6 @@ SECONDS = 3_600.0
 
 
 class WatchedOutbox(MemoryOutbox):
-    """Counts how often it is asked for new events."""
-
     waits = 0
 
     def wait(self, after: int, seconds: float) -> bool:

@@ -27,7 +27,6 @@ from tests.support.memory_outbox import RECEIVED, MemoryOutbox
 from tests.support.waiting import wait_until
 
 MODES = ("at-least-once", "exactly-once")
-DAY_MS = 86_400_000
 LARGE = Event(device(1), id=7, data={"trace": "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(3_000))})
 """Almost incompressible."""
 
@@ -145,7 +144,7 @@ def test_after_a_refused_record_a_transaction_is_aborted_before_the_next_is_comm
 class Refusing:
     """Events, one of which Kafka refuses at each attempt."""
 
-    def __init__(self, count: int, after_ms: int = DAY_MS, via: str = "coap") -> None:
+    def __init__(self, count: int, after_ms: int = 86_400_000, via: str = "coap") -> None:
         self.clock = HandClock()
         self.outbox = MemoryOutbox(*readings(count))
         self.after_ms = after_ms

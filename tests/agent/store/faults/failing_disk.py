@@ -34,8 +34,6 @@ _registered: list[_System] = []
 
 
 class Operation(Enum):
-    """The operations that can fail."""
-
     WRITE = "write"
     FLUSH = "flush"
     TRUNCATE = "truncate"
@@ -94,7 +92,6 @@ class FailingDisk:
 
     @contextmanager
     def failing(self, fault: Fault) -> Iterator[Fault]:
-        """Fail within the block."""
         self.fault = fault
         try:
             yield fault

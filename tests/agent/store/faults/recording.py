@@ -53,15 +53,11 @@ class FailedSync:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A file removed."""
-
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Events acked to a sensor."""
-
     fingerprints: tuple[bytes, ...]
 
 

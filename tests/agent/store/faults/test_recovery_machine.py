@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from agent.store.files import swap
 from agent.store.format.packing import unpack_readable
@@ -35,6 +35,7 @@ from tests.agent.store.stores import (
     lost_labels,
     make_store,
     mark_processed,
+    rows,
     which_are_known,
 )
 
@@ -281,8 +282,7 @@ class RecoveryMachine(RuleBasedStateMachine):
         return dict(_numbered(self.events()))
 
     def commits(self) -> list[int]:
-        with closing(database.open_for_reading(self.folder / FILE_NAME)) as connection:
-            return [row[0] for row in connection.execute("SELECT first_position FROM events ORDER BY 1")]
+        return [first for (first,) in rows(self.folder, "SELECT first_position FROM events ORDER BY 1")]
 
     def declared(self) -> Any:
         """Return whether an event is in a declared gap, or behind the last one that a gap names as found."""
@@ -312,20 +312,8 @@ def _damage(file: Path, chance: Random, *, cut: bool) -> None:
     file.write_bytes(content)
 
 
-TestRecoveryMachine = RecoveryMachine.TestCase
-TestRecoveryMachine.settings = settings(
-    max_examples=12, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
-)
-
-
 @pytest.mark.guarantee(7, 8)
-@pytest.mark.heavy
-def test_no_order_of_failures_of_thousands_loses_or_doubles_anything() -> None:
-    from hypothesis.stateful import run_state_machine_as_test
-
-    run_state_machine_as_test(
-        RecoveryMachine,
-        settings=settings(
-            max_examples=200, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
-    )
+@pytest.mark.parametrize(("examples", "steps"), [(12, 12), pytest.param(200, 30, marks=pytest.mark.heavy)])
+def test_no_order_of_failures_of_thousands_loses_or_doubles_anything(examples: int, steps: int) -> None:
+    bounds = settings(max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(RecoveryMachine, settings=bounds)

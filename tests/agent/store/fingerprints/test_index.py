@@ -130,16 +130,6 @@ def test_a_segment_has_each_fingerprint_of_its_memtable_once_at_its_latest_posit
     assert all(0 <= moments[entry.position] - entry.service_ms < 2 * MOMENT_MS for entry in entries)
 
 
-def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:
-    known = FingerprintIndex(IndexBounds(1 << 20, 64))
-    added = some(100)
-    known.add(1, 0, b"".join(added))
-    held = known.held_bytes()
-    known.expire(70, 0)
-    assert known.held_bytes() < held
-    assert [known.position(piece, lambda: connection) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
-
-
 def test_a_step_of_the_sealing_reads_few_entries(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,14 +253,24 @@ def test_a_filter_spares_nearly_all_look_ups_and_a_folded_one_most() -> None:
     assert 1 / 1_000 < look_ups(Filters(32 * filter_bytes(1024) // 2), 32) < 1 / 250
 
 
+@pytest.mark.guarantee(2)
+def test_a_million_fingerprints_take_less_than_twenty_megabytes() -> None:
+    planes = -(-1_000_000 // SEGMENT_EVENTS // PLANE_FILTERS)
+    assert 2 * Memtable.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6
+
+
+def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Connection) -> None:
+    known = FingerprintIndex(IndexBounds(1 << 20, 64))
+    added = some(100)
+    known.add(1, 0, b"".join(added))
+    held = known.held_bytes()
+    known.expire(70, 0)
+    assert known.held_bytes() < held
+    assert [known.position(piece, lambda: connection) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
+
+
 def test_segments_without_a_filter_are_the_oldest() -> None:
     filters = Filters(PLANE_BYTES // 2)
     for number in range(1, 20):
         filters.add(number, content_of([]))
     assert filters.candidates(bytes(16)) == list(range(11, 0, -1))
-
-
-@pytest.mark.guarantee(2)
-def test_a_million_fingerprints_take_less_than_twenty_megabytes() -> None:
-    planes = -(-1_000_000 // SEGMENT_EVENTS // PLANE_FILTERS)
-    assert 2 * Memtable.bytes_max(SEGMENT_EVENTS) + planes * PLANE_FILTERS * filter_bytes(SEGMENT_EVENTS) < 20e6

@@ -27,6 +27,7 @@ from tests.agent.store.stores import (
     crash_image,
     make_store,
     position_of,
+    rows,
     take_turns,
     watched,
 )
@@ -64,9 +65,8 @@ def forgotten(folder: Path) -> list[tuple[int, int]]:
 
 
 def log_bytes(folder: Path) -> int:
-    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
-        size: int = connection.execute("SELECT sum(length(packed)) FROM fingerprints").fetchone()[0]
-        return size
+    ((size,),) = rows(folder, "SELECT sum(length(packed)) FROM fingerprints")
+    return int(size)
 
 
 @pytest.mark.parametrize("commit_events", [50, 400, 1_500])

@@ -1,6 +1,5 @@
 """The packed form: what was written is read back, or an error; of packs, lost events alone are stored again."""
 
-import asyncio
 import tempfile
 from pathlib import Path
 
@@ -155,13 +154,9 @@ rounds = st.lists(st.tuples(st.sets(st.integers(0, 5)), st.booleans()), min_size
 @given(st.lists(events, min_size=1, max_size=6), st.lists(events, max_size=2), rounds)
 @example([nameless(1), Event("d", id=1), nameless(2)], [Event("d", id=1)], [({0, 2}, True), ({1, 2}, False)])
 @settings(max_examples=25)
-def test_whatever_is_given_up_is_stored_anew_and_nothing_else(
+async def test_whatever_is_given_up_is_stored_anew_and_nothing_else(
     pack: list[Event], before: list[Event], rounds: list[tuple[set[int], bool]]
 ) -> None:
-    asyncio.run(_send_again(pack, before, rounds))
-
-
-async def _send_again(pack: list[Event], before: list[Event], rounds: list[tuple[set[int], bool]]) -> None:
     clock = HandClock()
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "0"

@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from agent.store.lanes import lane_stores
 from agent.store.layout import FILE_NAME
 from agent.store.port import StoredEvent
 from agent.store.read.section import SECTION_EVENTS, SECTION_MS
-from agent.store.schema import database
 from contract.event import Event
 from tests.agent.store.sections import Witness, statements
 from tests.agent.store.stores import (
@@ -33,6 +31,7 @@ from tests.agent.store.stores import (
     document,
     make_store,
     process_all,
+    rows,
     stored_events,
     take_turns,
 )
@@ -208,7 +207,5 @@ async def test_a_salvage_keeps_the_digest_where_it_has_lost_nothing(tmp_path: Pa
 
 
 def _note(folder: Path) -> tuple[str, str, int]:
-    with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
-        query = "SELECT name, value, checksum FROM facts WHERE name = 'section'"
-        name, value, checksum = connection.execute(query).fetchone()
-        return name, value, checksum
+    ((name, value, checksum),) = rows(folder, "SELECT name, value, checksum FROM facts WHERE name = 'section'")
+    return name, value, checksum

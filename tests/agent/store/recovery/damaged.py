@@ -26,7 +26,7 @@ DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 PROCESSED_TO, FORWARDED_TO = 12, 20
 EXTRA = 9_999
 SEGMENT_EVENTS = 100
-OPENINGS_MAX = 3
+OPENINGS, OPENINGS_MAX = 3, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ def event(number: int) -> Event:
     return Event(DEVICE, id=number, data={"text": f"{number:04d}" * 60})
 
 
-def make_original(root: Path, openings: int = 3) -> Original:
+def make_original(root: Path) -> Original:
     """Create a store with several epochs, states and kinds of pages, the last opening only in its log."""
 
     async def make() -> Original:
         events, commits = list[StoredEvent](), list[int]()
-        for opening in range(openings):
+        for opening in range(OPENINGS):
             async with make_store(root / "live", keep_processed_seconds=10**9, segment_events=SEGMENT_EVENTS) as store:
                 for commit in range(6):
                     start = 1000 * opening + 100 * commit
@@ -75,7 +75,7 @@ def make_original(root: Path, openings: int = 3) -> Original:
                     store.outbox.mark_forwarded(batch(PROCESSED_TO + 1, FORWARDED_TO))
                     store.outbox.set_fact("receipts.table", "t1")
                 take_turns(store, 200)
-                if opening == openings - 1:
+                if opening == OPENINGS - 1:
                     crash_image(root / "live", root / "killed")
         return Original(root / "killed", tuple(events), tuple(commits))
 
@@ -83,7 +83,6 @@ def make_original(root: Path, openings: int = 3) -> Original:
 
 
 def copy(original: Original, to: Path) -> Path:
-    """Copy the store, to be damaged."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(original.folder, to)
     return to

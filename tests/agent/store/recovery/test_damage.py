@@ -28,6 +28,7 @@ from tests.agent.store.stores import (
     batch,
     change,
     make_store,
+    rows,
     stored_events,
     submit,
     take_turns,
@@ -232,9 +233,8 @@ async def test_a_lost_segment_is_known_from_its_events_beside_the_keys_that_its_
         take_turns(store, 500)  # until everything is sealed
         store.outbox.mark_forwarded(batch(1, 5))
     path = tmp_path / FILE_NAME
-    with closing(database.open_for_reading(path)) as connection:
-        emptied = "SELECT count(*) FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"
-        assert connection.execute(emptied).fetchone()[0], "a row that is sealed, and keeps its key"
+    emptied = "SELECT 1 FROM fingerprints WHERE length(packed) = 0 AND length(retransmission_keys) > 0"
+    assert rows(tmp_path, emptied), "a row that is sealed, and keeps its key"
     change(tmp_path, *statements)
     swap.suspect(path, "set by the test")
 

@@ -33,8 +33,8 @@ DEVICE = "urn:dev:mac:0000000000000001"
 IN_1970 = 60_000
 
 
-def untrusted(now: int = IN_1970, boot: str = "boot-1") -> HandClock:
-    return HandClock(now=now, boot_name=boot, trusted=ClockTrust.UNTRUSTED)
+def untrusted(boot: str = "boot-1") -> HandClock:
+    return HandClock(now=IN_1970, boot_name=boot, trusted=ClockTrust.UNTRUSTED)
 
 
 def synchronise(clock: HandClock, now: int) -> None:
@@ -66,7 +66,6 @@ class Stored:
         return found
 
     def corrections(self, epoch: str, sequence: int) -> list[int]:
-        """Return the corrections of a label."""
         return [
             one["correction_ms"]
             for one in self.clocks
@@ -149,13 +148,10 @@ ACTIONS = st.one_of(
 @pytest.mark.guarantee(5)
 @settings(max_examples=20)
 @given(actions=st.lists(ACTIONS, max_size=30))
-def test_each_untrusted_event_of_a_boot_that_ends_trusted_has_one_correction_to_the_right_time(
+async def test_each_untrusted_event_of_a_boot_that_ends_trusted_has_one_correction_to_the_right_time(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[Any, ...]]
 ) -> None:
-    asyncio.run(_run_and_judge(tmp_path_factory.mktemp("store"), actions))
-
-
-async def _run_and_judge(folder: Path, actions: list[tuple[Any, ...]]) -> None:
+    folder = tmp_path_factory.mktemp("store")
     machine = Machine(folder)
     await machine.open()
     for name, *values in [*actions, ("event",)]:
