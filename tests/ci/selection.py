@@ -27,15 +27,12 @@ TESTS_FILE = Path(__file__).with_name("tests.toml")
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """What is known of the heavy tests."""
-
     first: tuple[str, ...] = ()
     """The list: tests, or functions with all their parameters."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Of one test of each function, on two slow cores."""
 
     def seconds_of(self, test: str) -> float:
-        """Return the estimated duration of a test."""
         return self.seconds.get(function_of(test), UNKNOWN_SECONDS)
 
     def first_of(self, tests: Iterable[str]) -> list[str]:
@@ -81,7 +78,6 @@ def unit_of(test: str) -> str:
 
 
 def read_tests() -> Heavy:
-    """Return what tests.toml says."""
     tables = tomllib.loads(TESTS_FILE.read_text())
     return Heavy(tuple(tables["first"]), tables["seconds"])
 
@@ -93,7 +89,6 @@ def share_of_commit() -> int:
 
 
 def write_seconds(seconds: Mapping[str, float]) -> None:
-    """Replace the durations in tests.toml."""
     head = TESTS_FILE.read_text().partition("[seconds]\n")[0]
     rows = "".join(f'"{name}" = {value:g}\n' for name, value in sorted(seconds.items()))
     TESTS_FILE.write_text(f"{head}[seconds]\n{rows}")

@@ -149,7 +149,6 @@ def side(broker: Broker, postgres: Postgres, tmp_path: Path) -> Iterator[Consume
 
 @pytest.fixture(params=[DELTA, *(pytest.param(sink, marks=pytest.mark.heavy) for sink in _SINKS)])
 def sink_side(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> SinkSide:
-    """Return new tables of a sink."""
     postgres = request.getfixturevalue("postgres") if request.param == POSTGRES else None
     iceberg = request.getfixturevalue("iceberg") if request.param == ICEBERG else None
     return SinkSide(spark, tmp_path, postgres, f"t{uuid4().hex}", iceberg=iceberg)

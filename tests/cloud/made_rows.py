@@ -63,7 +63,6 @@ def day() -> list[Row]:
 
 
 def write_table(spark: SparkSession, made: list[Row], folder: Path) -> Path:
-    """Write the rows into a new Delta table, and return its folder."""
     values = [tuple(one[name] for name in rows.COLUMNS) for one in made]
     frame = spark.createDataFrame(values, rows.SCHEMA)
     frame.write.format("delta").partitionBy(*rows.PARTITIONED_BY).save(str(folder))

@@ -15,11 +15,9 @@ def section(title: str) -> str:
 
 
 def statements(title: str, language: str) -> list[str]:
-    """Return the statements of a procedure for Delta or for PostgreSQL."""
     return re.findall(rf"```sql\n-- {language}\n(.*?);?\n```", section(title), re.DOTALL)
 
 
 def command(title: str) -> JobSettings:
-    """Return what the job's command of a procedure sets."""
     [line] = re.findall(r"^oncegate-cloud job (.*)$", section(title), re.MULTILINE)
     return settings.parse(shlex.split(line))

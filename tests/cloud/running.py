@@ -100,16 +100,13 @@ class CloudSide:
         return self.jobs[-1]
 
     def words(self, *options: str) -> tuple[str, ...]:
-        """Return the arguments of a job."""
         places = (*self.ends(), *self.sink_options(), "--checkpoint", self.place(self.checkpoint))
         return (*places, "--window", self.window, "--trigger", "1s", *options)
 
     def ends(self) -> tuple[str, ...]:
-        """Return the options that name the topic and the group."""
         return ("--bootstrap-servers", self.bootstrap_servers, "--topic", self.topic, "--group", self.group)
 
     def run_here(self, spark: SparkSession, observer: Observer, stop: StopRequest, *options: str) -> None:
-        """Run a job in the test's own process."""
         settings = job.qualify(spark, parse(self.words(*options)))
         job.run_on_checkpoint(spark, settings, Checkpoint(spark, settings.checkpoint, self.topic), observer, stop)
 
@@ -136,7 +133,6 @@ class CloudSide:
         return audit.log().rpartition("labels: ")[2].partition("\n")[0]
 
     def program(self, name: str) -> Path:
-        """Return the file of a program that Spark runs."""
         return self.release / "cloud" / f"{name}.py"
 
     def spark_options(self) -> SparkOptions:
@@ -182,7 +178,6 @@ class CloudSide:
         self.jobs[-1].kill()
 
     def stop(self) -> int:
-        """End the latest job by SIGTERM."""
         self.jobs[-1].request_end()
         return self.wait_for_end()
 
@@ -198,11 +193,9 @@ class CloudSide:
         self._wait_for_count(lambda: int(condition()), 1, what)
 
     def wait_for_receipts(self, records: int) -> None:
-        """Wait until the receipts cover this number of records."""
         self._wait_for_count(self.receipted, records, "records are receipted")
 
     def wait_for_rows(self, count: int) -> None:
-        """Wait until the table has this number of rows."""
         self._wait_for_count(lambda: len(self.rows()), count, "rows")
 
     def _wait_for_count(self, count: Callable[[], int], goal: int, what: str) -> None:

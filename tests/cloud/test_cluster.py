@@ -45,7 +45,6 @@ def spark_cluster(folder: Path) -> Iterator[tuple[str, list[Process]]]:
 
 
 def node(folder: Path, kind: str, web_port: int, *arguments: str) -> Process:
-    """Return a part of a cluster, with its log in its folder."""
     folder.mkdir(parents=True)
     home = ivy.pyspark_folder()
     program = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}")

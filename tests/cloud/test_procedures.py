@@ -33,7 +33,6 @@ on_both = pytest.mark.parametrize("cloud", [DELTA, POSTGRES], indirect=True)
 
 
 def execute(statement: str, spark: SparkSession, events: CloudSide, second: CloudSide | None = None) -> None:
-    """Execute a statement of the page on the tables of the test."""
     tables = {"events": events} | ({"second": second} if second else {})
     for name, cloud in tables.items():
         if cloud.postgres is None:

@@ -31,7 +31,6 @@ PAGE = (ROOT / "docs" / "table.md").read_text()
 
 
 def section(title: str) -> str:
-    """Return what the page has under a heading of the second level."""
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -142,7 +141,6 @@ ANSWERS: dict[str, list[list[str | None]]] = json.loads(Path(__file__).with_name
 
 @pytest.fixture(scope="module")
 def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a Delta table with the rows."""
     return write_table(spark, ROWS, tmp_path_factory.mktemp("table") / "events")
 
 

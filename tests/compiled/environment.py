@@ -16,7 +16,6 @@ BUILD_SECONDS_MAX = 1_800
 
 
 def build_wheel(folder: Path) -> Path:
-    """Build the compiled wheel of the checkout and return its path."""
     done = subprocess.run(
         [str(ROOT / "packaging" / "wheel.sh"), str(folder)],
         env={**os.environ, "PIP": f"{sys.executable} -m pip", "ONCEGATE_COMPILE": "1"},

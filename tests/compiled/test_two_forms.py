@@ -82,7 +82,6 @@ def mutate(data: bytes, chance: Random) -> bytes:
 
 
 def lines(chance: Random) -> Iterator[list[object]]:
-    """Yield the driver's lines."""
     for body in slow_bodies(NASTY_BYTES).values():
         for media in Media:
             yield ["body", body.hex(), media.name, "coap", {}]

@@ -83,7 +83,6 @@ class CrashingGateway:
         (self.state / FLUSH_SOCKET_NAME).unlink()  # a socket cannot be copied
 
     def _start(self, before: Hook) -> None:
-        """Start the agent, and wait until it serves or has ended."""
         self.agent.start(before)
         deadline = time.monotonic() + START_SECONDS_MAX
         while self.agent.is_alive() and not ports.is_listening(self.ports.http) and time.monotonic() < deadline:
@@ -124,7 +123,6 @@ class ForkedAgent:
             self._run(before)
 
     def is_alive(self) -> bool:
-        """Whether the agent runs."""
         if self.status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:

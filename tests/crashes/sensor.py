@@ -24,8 +24,6 @@ LOAD = ((1, 40), (1, 2_000), (2, 300), (40, 60), (1, 9_000), (1, 40), (3, 700), 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of an agent on this machine."""
-
     coap: int
     http: int
 

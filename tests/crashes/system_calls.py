@@ -57,15 +57,12 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A crash after which something is wrong."""
-
     crash: Crash
     wrong: tuple[str, ...]
     log: str
 
 
 def faults_of(call: Call) -> tuple[str, ...]:
-    """Return what can happen to a call."""
     match call.kind, call.object:
         case ("write" | "sendto", "unix"):
             return ("kill",)  # the loop wakes itself: the kernel never refuses that
@@ -150,7 +147,6 @@ class Runner:
 
 
 def crashes(calls: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-    """Yield each call with each of its faults."""
     for call in calls:
         for fault in faults_of(call):
             yield call, fault
@@ -229,7 +225,6 @@ class Contents:
 
 
 def read(store: Path) -> Contents:
-    """Read a store."""
     events, labels = [], []
     with closing(database.open_for_reading(store)) as connection:
         epochs = Epochs.load(connection)

@@ -12,5 +12,4 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced code blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)

@@ -36,7 +36,6 @@ class Snippet:
 
 
 def snippets() -> Iterator[Snippet]:
-    """Yield the programs of all pages."""
     for page in PAGES_READ:
         text = page.read_text()
         lines = [line for block in blocks_of(page) for line in block.replace("\\\n", " ").splitlines()]

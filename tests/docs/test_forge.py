@@ -23,7 +23,6 @@ def steps(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def commands() -> Iterator[str]:
-    """Yield each command line of all workflows."""
     for file in WORKFLOWS:
         for step in steps(file):
             for line in step.get("run", "").splitlines():

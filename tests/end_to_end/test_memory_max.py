@@ -34,11 +34,9 @@ class MemoryGroup:
     folder: Path
 
     def wrap(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a command that runs another one in the group."""
         return ("sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command)
 
     def kills(self) -> int:
-        """Return the number of processes that the kernel has killed for their memory."""
         for name in ("memory.events", "memory.oom_control"):
             if (file := self.folder / name).exists():
                 return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])

@@ -63,7 +63,6 @@ class Machines:
         return line
 
     def run(self, program: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
         return subprocess.run(
             ["sh", "-c", self.command(program)],
             capture_output=True,

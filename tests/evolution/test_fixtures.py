@@ -28,7 +28,6 @@ RELEASES = sorted((Path(__file__).parent / "fixtures").glob("*.tar.xz"))
 
 @pytest.fixture(params=RELEASES, ids=lambda file: file.name.removesuffix(".tar.xz"))
 def left(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Return the folder with what a release has left."""
     with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path

@@ -30,7 +30,6 @@ KEY = "5e" * 32
 
 @pytest.fixture(scope="module")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with the sources of the previous release."""
     command = ("git", "archive", PREVIOUS, "agent", "cloud", "contract")
     archive = subprocess.run(command, check=False, capture_output=True, cwd=ROOT)
     if archive.returncode:

@@ -75,7 +75,6 @@ def _literal(text: str, given: dict[str, int]) -> sql.Composed:
 
 
 def views(connection: psycopg.Connection) -> None:
-    """Create the views of the fleet."""
     _, first, rest = (
         (ROOT / "docs" / "examples" / "views-postgresql.sql").read_text().partition("CREATE VIEW gateway_events")
     )

@@ -25,12 +25,10 @@ class Monitored:
     dashboard: str
 
     def queries(self) -> Iterator[str]:
-        """Yield the expressions of the dashboard."""
         for panel in json.loads((FOLDER / f"{self.dashboard}.json").read_text())["panels"]:
             yield from (target["expr"] for target in panel["targets"])
 
     def alerts(self) -> list[str]:
-        """Return the expressions of the alerts."""
         return re.findall(r"^\s+expr: (.*)$", (FOLDER / f"{self.rules}.yml").read_text(), re.MULTILINE)
 
 

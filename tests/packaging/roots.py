@@ -29,7 +29,6 @@ class Root:
     def run(
         self, *command: str, environment: dict[str, str] | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the system."""
         given = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
         done = subprocess.run(
             ["chroot", str(self.folder), *command],
@@ -44,11 +43,9 @@ class Root:
         return done
 
     def path(self, place: str) -> Path:
-        """Return the path of a file of the system on this machine."""
         return self.folder / place.lstrip("/")
 
     def install(self, package: Path, *options: str) -> str:
-        """Install a package by dpkg."""
         shutil.copy(package, self.path("/tmp/oncegate.deb"))
         done = self.run("dpkg", *options, "-i", "/tmp/oncegate.deb", environment={"DEBIAN_FRONTEND": "noninteractive"})
         return done.stdout + done.stderr
@@ -93,7 +90,6 @@ def build(archive: Path, suite: str, included: str = INCLUDED, architecture: str
 
 
 def unpack(archive: Path, folder: Path) -> Root:
-    """Unpack a system."""
     folder.mkdir()
     subprocess.run(["tar", "-xf", str(archive), "-C", str(folder), "--numeric-owner"], check=True)
     return Root(folder)

@@ -194,7 +194,6 @@ class Machine:
         self.process.kill()
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Run a command on the machine."""
         done = subprocess.run(
             ["nsenter", "--target", str(self.leader()), "--all", *command],
             capture_output=True,
@@ -224,11 +223,9 @@ class Machine:
         raise AssertionError(f"no process {inner} of the machine")
 
     def kill_agent(self) -> None:
-        """Send SIGKILL to the agent."""
         subprocess.run(["kill", f"-{signal.SIGKILL.value}", str(self.main_pid())], check=True)
 
     def wait_until_up(self) -> None:
-        """Wait until the agent is ready."""
         wait_until(self._is_up, "the agent is up on the machine", BOOT_SECONDS_MAX)
 
     def reboot(self) -> None:
@@ -251,7 +248,6 @@ class Machine:
 
 
 def _children(parent: int, name: str) -> Iterator[int]:
-    """Yield the children of a process with this name."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             inside, _, fields = entry.read_text().rpartition(")")

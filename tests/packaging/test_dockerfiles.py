@@ -26,7 +26,6 @@ each_dockerfile = pytest.mark.parametrize("name", DOCKERFILES)
 
 
 def steps(name: str) -> list[tuple[str, str]]:
-    """Return the instructions of a Dockerfile with their values."""
     with (FOLDER / name).open("rb") as opened:
         return [(step["instruction"], step["value"]) for step in DockerfileParser(fileobj=opened).structure]
 

@@ -39,7 +39,6 @@ def fill(root: Root) -> None:
 
 
 def events(root: Root) -> list[str]:
-    """Read the events with the installed program."""
     return root.run("oncegate", "events").stdout.splitlines()
 
 

@@ -35,7 +35,6 @@ def system(tmp_path: Path) -> Path:
 
 
 def name_store(system: Path, folder: Path) -> None:
-    """Write a configuration with this store."""
     text = f'[gateway]\nid = "gw1"\nstate_dir = "{folder}"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     (system / "etc/oncegate/oncegate.toml").write_text(text)
 

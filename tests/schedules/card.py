@@ -62,7 +62,6 @@ class Card:
 
     @property
     def has_backup(self) -> bool:
-        """Whether there is an image."""
         return self._backup is not None
 
     def below(self, patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +71,6 @@ class Card:
         patch.setattr(database, "open_as_it_is", self._open_for_reading)
 
     def connect(self, path: Path) -> sqlite3.Connection:
-        """Open the writing connection."""
         connection = cast("sqlite3.Connection", self._recording.connect(path))
         database.prepare(connection, path)
         return connection

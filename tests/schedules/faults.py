@@ -36,8 +36,6 @@ KILLS: Final = 4
 
 
 class Faults:
-    """The faults of one schedule."""
-
     def __init__(self, world: World, random: Random, other: Random, loading: Random) -> None:
         """Prepare; `other` draws the commits after which another producer takes the gateway's id.
 
@@ -62,7 +60,6 @@ class Faults:
         return not self._pending
 
     def plan(self) -> None:
-        """Draw the faults, and schedule them."""
         random, world = self._random, self._world
         world.cluster.unreliability = Unreliability(random.choice((0.0, 0.02, 0.1)), random.choice((0.0, 0.02)))
         for _ in range(random.randint(0, FAULTS_MAX)):
@@ -110,7 +107,6 @@ class Faults:
         ]
 
     def _end(self) -> None:
-        """End all that lasts."""
         self._pending -= 1
         self._cuts_at_division = None
         world = self._world

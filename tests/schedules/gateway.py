@@ -147,7 +147,6 @@ class Gateway:
         return self.is_up and bool(self._stores) and all(map(_is_processed, self._stores.values()))
 
     def start(self, patch: pytest.MonkeyPatch) -> None:
-        """Begin a life."""
         self._lives += 1
         self._card.below(patch)
         process = self.process = Process(f"agent{self._lives}")
@@ -184,7 +183,6 @@ def _is_processed(store: EventStore) -> bool:
 def settings_of(
     folder: Path, lanes: tuple[Lane, ...], delivery: str, store_max_bytes: int, gather_seconds: float | None
 ) -> Settings:
-    """Return the agent's settings."""
     return Settings(
         GatewaySettings(GATEWAY, folder),
         KafkaSettings("kafka:9092", delivery=delivery, gather_seconds=gather_seconds),

@@ -24,8 +24,6 @@ RESTART_SECONDS = 1.0
 
 
 class Job:
-    """The job, its checkpoints and its table."""
-
     def __init__(self, scheduler: Scheduler, cluster: Cluster, random: Random, wall_ms: Callable[[], int]) -> None:
         self._scheduler = scheduler
         self._cluster = cluster
@@ -39,7 +37,6 @@ class Job:
 
     @property
     def plans(self) -> Sequence[PlannedBatch]:
-        """The batches that the present checkpoint has planned."""
         return self._folder.plans
 
     def replacements(self) -> dict[Any, Any]:
@@ -55,7 +52,6 @@ class Job:
         }
 
     def start(self) -> None:
-        """Start the job."""
         self.process = Process("job")
         self._scheduler.spawn(self.process, "main", self._run)
 

@@ -33,11 +33,9 @@ class Network:
         return address
 
     def release(self, address: Address) -> None:
-        """Release an address."""
         self._bound.pop(address, None)
 
     def send(self, datagram: bytes, source: Address, target: Address) -> None:
-        """Send a datagram."""
         self._scheduler.call(FLIGHT_SECONDS, f"datagram to {target[1]}", lambda: self._arrive(datagram, source, target))
 
     def _arrive(self, datagram: bytes, source: Address, target: Address) -> None:
@@ -47,8 +45,6 @@ class Network:
 
 
 class _Datagrams(asyncio.DatagramTransport):
-    """A bound socket of a loop."""
-
     def __init__(self, loop: VirtualLoop, protocol: Any, local: Address | None, remote: Address | None) -> None:
         super().__init__()
         self._loop = loop
@@ -126,7 +122,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._scheduler.wake(self._task)
 
     def wake(self) -> None:
-        """Have the loop look at its sockets."""
         self._write_to_self()
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]

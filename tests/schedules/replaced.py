@@ -71,7 +71,6 @@ def _places_in(modules: Sequence[ModuleType]) -> Places:
 
 
 def standard(threads: Any, clock: Any, queues: Any, source: random.Random) -> dict[Any, Any]:
-    """Return the replacements of the standard library."""
     return {
         threading: threads,
         time: clock,

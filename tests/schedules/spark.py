@@ -53,8 +53,6 @@ class Table:
 
 @dataclass(slots=True)
 class CheckpointFolder:
-    """What a checkpoint has on disk."""
-
     claim: Claim | None = None
     plans: list[PlannedBatch] = field(default_factory=list)
     done: int = 0
@@ -336,7 +334,6 @@ class Query:
 
 
 def fingerprint_of(record: Record) -> bytes:
-    """Return the fingerprint, as the record's header has it."""
     return dict(record.headers)["ce_id"]
 
 

@@ -72,8 +72,6 @@ BACKLOG_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of a schedule."""
-
     seed: int
     digest: str
     steps: int
@@ -104,8 +102,6 @@ class Joined(JoinedOutcome):
 
 
 class World:
-    """Everything of one schedule."""
-
     def __init__(self, seed: int, folder: Path, patch: pytest.MonkeyPatch, keep: Callable[[str], None] | None) -> None:
         global_random.seed(seed)  # aiocoap draws from it
         self._seed = seed
@@ -143,7 +139,6 @@ class World:
         self.premature.watch(patch)
 
     def run(self) -> Result:
-        """Run the schedule to its end, and judge it."""
         scheduler = self.scheduler
         self.faults.plan()
         self.start_agent()
@@ -171,7 +166,6 @@ class World:
         return START_MS + int(self.scheduler.now * 1000)
 
     def start_agent(self) -> None:
-        """Start the agent on its card."""
         self.gateway.start(self._patch)
 
     def _replace(self) -> None:

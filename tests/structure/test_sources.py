@@ -34,7 +34,6 @@ def sources(package: str) -> dict[str, ast.Module]:
 
 
 def messages(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the messages that a module logs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LEVELS:
             logger = node.func.value

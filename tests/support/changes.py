@@ -57,8 +57,6 @@ POLL_MILLISECONDS = 200
 
 
 class Fault(StrEnum):
-    """What happens to a change."""
-
     KILL = "kill"
     """The command and its children are killed right before it."""
     EIO = "EIO"
@@ -78,7 +76,6 @@ FAULTS_OF = {
 
 
 def can_have(change: str, fault: Fault) -> bool:
-    """Whether a change of a run can have a fault."""
     return fault in FAULTS_OF.get(change.partition(" ")[0], (Fault.KILL, Fault.EIO))
 
 

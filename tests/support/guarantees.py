@@ -33,7 +33,6 @@ def _marks(tree: ast.Module) -> Iterator[tuple[str, list[int]]]:
 
 
 def main() -> None:
-    """Print the tests of each guarantee, as Markdown."""
     tests = marked()
     for number in sorted(tests):
         print(f"\n## {f'Guarantee {number}' if number else 'The whole path'}: {len(tests[number])} tests\n")

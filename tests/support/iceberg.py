@@ -36,7 +36,6 @@ START_SECONDS_MAX = 120.0
 
 
 def warehouse(folder: Path) -> str:
-    """Return the address of the tables' folder."""
     return f"file://{folder}/warehouse"
 
 
@@ -64,7 +63,6 @@ class RestCatalog(ProcessService):
 
     @property
     def uri(self) -> str:
-        """The address."""
         return f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -90,7 +88,6 @@ class Iceberg:
     """Where the tables are, instead of the folder."""
 
     def write_catalog(self) -> Path:
-        """Write the file of `--catalog`."""
         file = self.folder / "catalog"
         lines = {"type": self.kind, "warehouse": self.s3.uri("warehouse") if self.s3 else warehouse(self.folder)}
         if self.server is not None:

@@ -173,7 +173,6 @@ class MemoryOutbox:
 
 
 def stored(position: int, event: Event, via: str = "coap", epoch: str = EPOCH) -> StoredEvent:
-    """Return an event as the store returns it."""
     label = Label(epoch, position)
     joins = needs_label(event)
     shared = SharedDay.LABEL if joins else SharedDay.TIME if event.time is not None else SharedDay.NONE

@@ -46,7 +46,6 @@ class S3(ProcessService):
         shutil.rmtree(self._objects / BUCKET / folder)
 
     def uri(self, folder: str) -> str:
-        """Return the URI of a folder of the bucket for Spark."""
         return f"s3a://{BUCKET}/{folder}"
 
     def file(self, uri: str) -> Path:
@@ -55,7 +54,6 @@ class S3(ProcessService):
 
     @property
     def endpoint(self) -> str:
-        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def spark_settings(self) -> Mapping[str, str]:

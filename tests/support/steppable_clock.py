@@ -20,7 +20,6 @@ class SteppableClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment that activates the clock."""
         return {"LD_PRELOAD": str(self._library), "CLOCK_FILE": str(self._file)}
 
     def set(self, seconds: int) -> None:

@@ -32,7 +32,6 @@ def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def submitted(*words: str, **environment: str) -> list[str]:
-    """Return the command of spark-submit."""
     done = call(*words, "--print", **environment)
     assert done.returncode == 0, done.stderr
     return shlex.split(done.stdout)

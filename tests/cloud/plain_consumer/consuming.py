@@ -95,13 +95,11 @@ class ConsumerSide:
         self.members[-1].wait_until(lambda: self.receipts() == wanted, f"receipts {wanted}", WAIT_SECONDS_MAX)
 
     def wait_for_lock(self) -> None:
-        """Wait until a transaction waits for another."""
         waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         self.members[-1].wait_until(lambda: self.select(waiting) == [(True,)], "a lock", WAIT_SECONDS_MAX)
 
     @contextmanager
     def locked(self, suffix: str) -> Iterator[None]:
-        """Block all writes to one of the tables."""
         with psycopg.connect(self.server.connection) as connection:
             connection.execute(f"LOCK {self.name}{suffix} IN SHARE MODE".encode())
             yield

@@ -40,8 +40,6 @@ CLAIM = Commit("t", "c", 1, CLAIM_ONLY, "events", "id", {}, {}, {})
 
 
 class Side:
-    """One table, and a sink to it."""
-
     def __init__(self, spark: SparkSession, server: Postgres, name: str) -> None:
         self.spark = spark
         self.server = server

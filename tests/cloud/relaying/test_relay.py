@@ -65,7 +65,6 @@ class Worker:
         return self
 
     def work(self, count: int) -> Worker:
-        """Read records, and commit."""
         read = 0
 
         def more() -> int:

@@ -104,7 +104,6 @@ class KilledJobs:
         return wrong
 
     def log(self) -> str:
-        """Return the end of the log."""
         return (self.cloud.folder / "spark" / "spark.log").read_text(errors="replace")[-3_000:]
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -195,7 +194,6 @@ class Series:
     """How many of these the job has ended by itself."""
 
     def counts(self, scenario: str) -> dict[str, object]:
-        """Return what is printed."""
         made = {"changes": len(self.made), "kinds": self.kinds, "faults": self.faults, "ended": self.ended}
         return {"scenario": scenario, "fault": self.fault, **made}
 

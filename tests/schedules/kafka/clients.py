@@ -95,8 +95,6 @@ class _Line:
 
 
 class Producer(_Client):
-    """An idempotent producer."""
-
     def __init__(self, scheduler: Scheduler, cluster: Cluster, config: Mapping[str, Any]) -> None:
         super().__init__(scheduler, cluster, config)
         self._id = cluster.new_producer()
@@ -183,7 +181,6 @@ class Producer(_Client):
         self._send(number)
 
     def _end_by(self, error: KafkaError) -> None:
-        """End the producer by an error."""
         self._has_ended, self._fatal = True, error
 
     def _expire(self) -> None:

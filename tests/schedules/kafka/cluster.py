@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An offset that a group has committed."""
-
     offset: int
     leader_epoch: int | None
     metadata: str
@@ -46,8 +44,6 @@ class OutOfOrder:
 
 
 class Cluster:
-    """The brokers."""
-
     def __init__(self, scheduler: Scheduler, random: Random, wall_ms: Callable[[], int], partitions: int) -> None:
         self._scheduler = scheduler
         self._random = random
@@ -73,12 +69,10 @@ class Cluster:
         self.appended = 0
 
     def new_producer(self) -> int:
-        """Return a producer id."""
         self._producers += 1
         return self._producers
 
     def serves(self, partition: int) -> bool:
-        """Whether a partition has a leader that answers."""
         return self.is_up and partition not in self.leaderless
 
     def request(
@@ -104,7 +98,6 @@ class Cluster:
         self._send(what, arrive, lost)
 
     def partition_of(self, key: bytes) -> int:
-        """Return the partition that a key decides."""
         return crc32(key) % len(self.partitions)
 
     def append(self, partition: int, records: list[Record]) -> int | OutOfOrder | Refusal:
@@ -136,7 +129,6 @@ class Cluster:
         self._scheduler.note(f"kafka ends {partition} {place.end - 1} {transactional_id} {outcome.value}")
 
     def commit_offsets(self, offsets: Mapping[int, Committed], group: str = GROUP) -> None:
-        """Commit offsets of a group."""
         self.groups.setdefault(group, {}).update(offsets)
         for number, one in offsets.items():
             self._earlier.setdefault((group, number), []).append(one)

@@ -94,7 +94,6 @@ class Coordinator:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open."""
         return any(held.is_open for held in self._ids.values())
 
     def init(self, transactional_id: str) -> int | Refusal:

@@ -10,16 +10,12 @@ LATEST: Final = 2
 
 
 class Outcome(Enum):
-    """How a transaction has ended."""
-
     COMMITTED = "committed"
     ABORTED = "aborted"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the log."""
-
     key: bytes
     value: bytes
     headers: tuple[tuple[str, bytes], ...]

@@ -39,7 +39,6 @@ class TransactionalProducer(Producer):
         self._added = set()
 
     def send_offsets_to_transaction(self, positions: Sequence[TopicPartition], group: str, timeout: float) -> None:
-        """Have the transaction commit a group's offsets."""
         offsets = {one.partition: Committed(one.offset, None, one.metadata or "") for one in positions}
         coordinator, name = self._cluster.coordinator, self._transactional_id
         self._call("adds offsets", lambda: coordinator.add_offsets(name, self._id, group, offsets), timeout)
@@ -49,7 +48,6 @@ class TransactionalProducer(Producer):
         self._end(Outcome.COMMITTED, timeout)
 
     def abort_transaction(self, timeout: float) -> None:
-        """Abort the transaction."""
         self._end(Outcome.ABORTED, timeout)
 
     def flush(self, timeout: float) -> int:

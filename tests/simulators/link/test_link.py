@@ -19,8 +19,6 @@ from tests.support.waiting import until_count
 
 
 class _Peer(asyncio.DatagramProtocol):
-    """Keeps what it hears."""
-
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 

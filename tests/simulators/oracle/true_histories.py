@@ -50,8 +50,6 @@ class PendingEvent:
 
 
 class Model:
-    """One run."""
-
     def __init__(self, gateways: int) -> None:
         self.gateways = gateways
         self.lines: list[Line] = []

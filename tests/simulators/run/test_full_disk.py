@@ -15,7 +15,6 @@ TEXT = "x" * 1_000
 
 
 def post(gateway: Gateway, number: int) -> int:
-    """Post an event; return the status."""
     host, port = gateway.http_address
     body = json.dumps({"device": "urn:dev:mac:0000000000000001", "id": number, "data": {"text": TEXT}}).encode()
     request = urllib.request.Request(f"http://{host}:{port}/api/v1/events", body, {"content-type": "application/json"})

@@ -62,7 +62,6 @@ class SecuredBroker:
     """The address for logins by certificate."""
 
     def grant(self, topic: str, group: str) -> None:
-        """Grant the rights of docs/kafka.md."""
         self.create(rights(topic, group))
 
     def create(self, bindings: Iterable[AclBinding]) -> None:
@@ -80,7 +79,6 @@ class SecuredBroker:
         wait_until(lambda: not any(_has(admin, one) for one in bindings), "the broker applies the rights")
 
     def remove(self, user: str) -> None:
-        """Remove a user's login by SCRAM."""
         deletion, admin = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512), self._admin()
         admin.alter_user_scram_credentials([deletion])[user].result(_ANSWER_SECONDS_MAX)
 
@@ -184,7 +182,6 @@ class TokenEndpoint:
 
     @property
     def url(self) -> str:
-        """The URL of the endpoint."""
         return f"https://127.0.0.1:{self._server.server_port}/token"
 
     def __enter__(self) -> Self:
