@@ -3,7 +3,6 @@
 The share changes with each commit, so that after SHARES commits each heavy test has run whose duration is known.
 """
 
-import subprocess
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.support.commands import output_of
 
 LIST_SECONDS_MAX = 960
 SHARE_SECONDS_MAX = 2_700
@@ -84,8 +85,7 @@ def read_tests() -> Heavy:
 
 def share_of_commit() -> int:
     """Return the share of the commit that is checked out: the number of commits up to it, modulo SHARES."""
-    count = subprocess.run(["git", "rev-list", "--count", "HEAD"], capture_output=True, text=True, check=True)
-    return int(count.stdout) % SHARES
+    return int(output_of("git", "rev-list", "--count", "HEAD")) % SHARES
 
 
 def write_seconds(seconds: Mapping[str, float]) -> None:

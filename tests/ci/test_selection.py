@@ -1,6 +1,5 @@
 """CI's heavy tests exist, fit into their time, and the command says which run."""
 
-import subprocess
 import sys
 
 import pytest
@@ -13,14 +12,12 @@ from tests.ci.selection import (
     read_tests,
 )
 from tests.docs.pages import ROOT
+from tests.support.commands import output_of
 
 
 @pytest.mark.heavy
 def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> None:
-    command = [sys.executable, "-m", "tests.ci", "--list", "--all"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    lines = output_of(sys.executable, "-m", "tests.ci", "--list", "--all", cwd=ROOT).splitlines()
     tests = [line for line in lines if line.startswith("tests/") and "::" in line]
     runs = [line.removeprefix("  runs ").rpartition(" (")[0] for line in lines if "  runs " in line]
     heavy = read_tests()

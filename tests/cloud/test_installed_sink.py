@@ -1,8 +1,6 @@
 """Each sink, also one of another package: written by the job over kills, and read by every other command."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +13,7 @@ from tests.cloud.cli.test_command_line import PROGRAM
 from tests.cloud.gateway import Gateway, Record, readings
 from tests.cloud.running import DELTA, ICEBERG, PARTITIONS, POSTGRES, CloudSide
 from tests.cloud.tables import ACCEPTED, DAY, DEVICE
+from tests.support.commands import Completed, run
 from tests.support.packages import install_example
 
 pytestmark = [pytest.mark.spark, pytest.mark.heavy]
@@ -32,10 +31,9 @@ def duckdb_side(broker: Broker, tmp_path: Path) -> Iterator[CloudSide]:
     side.close()
 
 
-def command(side: CloudSide, name: str, *words: str) -> subprocess.CompletedProcess[str]:
-    whole = (str(PROGRAM), name, *side.sink_options(), *words)
-    environment = {**os.environ, **side.environment, "SPARK_HOME": str(side.spark_options().home)}
-    return subprocess.run(whole, capture_output=True, text=True, check=False, env=environment)
+def command(side: CloudSide, name: str, *words: str) -> Completed:
+    environment = {**side.environment, "SPARK_HOME": str(side.spark_options().home)}
+    return run(PROGRAM, name, *side.sink_options(), *words, environment=environment)
 
 
 @pytest.mark.guarantee(5)

@@ -1,9 +1,7 @@
 """The procedures of docs/table.md, with a real job and a real topic."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from contract.receipt import GROUP_DEFAULT
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.procedures import command, section, statements
 from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
+from tests.support.commands import output_of
 from tests.support.posting_gateway import PostingGateway
 from tests.support.waiting import wait_until
 
@@ -175,9 +174,8 @@ def test_what_the_topic_has_no_longer_is_filled_from_the_gateways(cloud: CloudSi
     def replay() -> str:
         [line] = re.findall(r"^sudo oncegate (replay .*)$", section("Backfill from the gateways"), re.MULTILINE)
         words = line.replace("EPOCH", str(status().epoch)).split()
-        command = [sys.executable, "-m", "agent.cli.main", *words, "--config", str(tmp_path / "oncegate.toml")]
-        environment = os.environ | cloud.of_gateways
-        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        command = (sys.executable, "-m", "agent.cli.main", *words, "--config", tmp_path / "oncegate.toml")
+        return output_of(*command, environment=cloud.of_gateways)
 
     with gateway.process(cloud.of_gateways):
         gateway.start()

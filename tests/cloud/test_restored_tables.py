@@ -1,6 +1,5 @@
 """Tables of PostgreSQL that a dump sets back while the job runs: what stops, what the audit tells, and the way on."""
 
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from simulators.services.install import programs
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import POSTGRES, CloudSide
+from tests.support.commands import output_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy, pytest.mark.guarantee(5)]
 
@@ -49,10 +49,6 @@ def saved(cloud: CloudSide, by: str) -> Callable[[], object]:
     assert cloud.postgres is not None
     where, file = f"--dbname={cloud.postgres.connection}", str(cloud.folder / "dump")
     tables = cloud.table_name + ("" if by == "rows" else "*")
-    run(programs.require("pg_dump"), where, "--format=custom", f"--table={tables}", f"--file={file}")
+    output_of(programs.require("pg_dump"), where, "--format=custom", f"--table={tables}", f"--file={file}")
     restore = (programs.require("pg_restore"), where, "--clean", "--if-exists", "--single-transaction", file)
-    return lambda: run(*restore)
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
+    return lambda: output_of(*restore)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.compiled.environment import ROOT, build_wheel, make_environment
+from tests.support.commands import output_of
 
 FOLDER = ROOT / "build" / "compiled"
 TESTS = ("-m", "not heavy", "tests/agent", "tests/contract")
@@ -31,8 +32,7 @@ def main() -> int:
 def _copy_without_sources(folder: Path) -> Path:
     """Copy the checkout without the compiled packages, whose sources would be found before the installed ones."""
     shutil.rmtree(folder, ignore_errors=True)
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    names = output_of("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     for name in filter(None, names.split("\0")):
         if not name.startswith(tuple(f"{package}/" for package in COMPILED_PACKAGES)) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,7 @@
 """The compiled modules do with any bytes what the pure ones do: two processes, the same input, output compared."""
 
 import json
-import os
 import random
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,11 +11,11 @@ import pytest
 
 from agent.delivery import Media
 from benchmarks.bodies import slow_bodies
+from tests.support.commands import output_of
 
 pytestmark = pytest.mark.heavy
 BODIES = 20_000
 NASTY_BYTES = 4_096
-RUN_SECONDS_MAX = 900
 DRIVER = Path(__file__).with_name("driver.py")
 EVENT: dict[str, object] = {
     "device": "urn:dev:mac:00158d0001a2b3c4",
@@ -96,17 +94,8 @@ def lines(chance: Random) -> Iterator[list[object]]:
 
 def run(python: Path, text: str, sources: Path | None = None) -> list[str]:
     """Return the driver's output; `sources` come before what is installed."""
-    done = subprocess.run(
-        [python, DRIVER],
-        input=text,
-        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(sources or "")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=RUN_SECONDS_MAX,
-    )
-    assert done.returncode == 0, (done.returncode, done.stdout[-500:], done.stderr)
-    return done.stdout.splitlines()
+    environment = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(sources or "")}
+    return output_of(python, DRIVER, text=text, environment=environment).splitlines()
 
 
 def test_both_forms_do_the_same_with_the_same_bytes(compiled_python: Path, pure_sources: Path) -> None:

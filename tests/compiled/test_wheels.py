@@ -1,6 +1,5 @@
 """The compiled wheel as people install it, into a fresh environment."""
 
-import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -9,6 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.compiled.environment import COMPILED, MODULES, PROJECT, ROOT
+from tests.support.commands import output_of
 
 INSTALLED_MEGABYTES_MAX = 10
 CONFIGURATION = '[gateway]\nid = "gw1"\nstate_dir = "state"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
@@ -37,14 +37,13 @@ def test_a_compiled_wheel_runs_from_a_clean_environment(compiled_wheel: Path, tm
         library,
     }
     assert sum(objects.values()) <= INSTALLED_MEGABYTES_MAX * 10**6
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "gateway"], check=True)
+    output_of(sys.executable, "-m", "venv", tmp_path / "gateway")
     python = tmp_path / "gateway" / "bin" / "python"
-    pip: list[str | Path] = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, "-c", ROOT / "constraints.txt", compiled_wheel], check=True)
+    pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
+    output_of(*pip, "-c", ROOT / "constraints.txt", compiled_wheel)
     (tmp_path / "oncegate.toml").write_text(CONFIGURATION)
     for arguments, printed in (
         (["version"], f"oncegate {PROJECT['project']['version']} compiled\n"),
         (["check", "--config", "oncegate.toml"], "oncegate.toml: fine\n"),
     ):
-        command = [str(python.with_name("oncegate")), *arguments]
-        assert subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout == printed
+        assert output_of(python.with_name("oncegate"), *arguments, cwd=tmp_path) == printed

@@ -1,8 +1,6 @@
 """The example for Ansible configures gateways, and changes nothing where a configuration is refused."""
 
 import json
-import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.support.commands import run
 
 EXAMPLE = ROOT / "docs" / "examples" / "ansible"
 PROGRAMS = Path(sys.executable).parent
@@ -23,10 +22,10 @@ def play(folder: Path, **variables: str | bool) -> tuple[int, dict[str, dict[str
     given |= {"oncegate": str(PROGRAMS / "oncegate"), "ansible_python_interpreter": sys.executable, **variables}
     inventory = ("-i", str(EXAMPLE / "inventory.yml"), "--limit", ",".join(GATEWAYS))
     command = [str(PROGRAMS / "ansible-playbook"), *inventory, str(EXAMPLE / "gateways.yml"), "-e", json.dumps(given)]
-    environment = {**os.environ, "LC_ALL": "C.UTF-8", "ANSIBLE_STDOUT_CALLBACK": "default"}
+    environment = {"LC_ALL": "C.UTF-8", "ANSIBLE_STDOUT_CALLBACK": "default"}
     environment |= {"ANSIBLE_LOCAL_TEMP": f"{folder}/tmp"}
     environment |= {"ANSIBLE_REMOTE_TEMP": f"{folder}/tmp", "ANSIBLE_HOME": f"{folder}/home", "ANSIBLE_NOCOLOR": "1"}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    ended = run(*command, environment=environment)
     counts = {}
     for line in ended.stdout.partition("PLAY RECAP")[2].splitlines()[1:]:
         if not line.strip():

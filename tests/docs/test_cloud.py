@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from cloud.relay import RelayMetrics
 from cloud.session import PARQUET, SETTINGS
 from cloud.stream.metrics import JobMetrics
 from tests.docs.pages import ROOT
+from tests.support.commands import output_of
 
 PAGE = (ROOT / "docs" / "cloud.md").read_text()
 TABLE = (ROOT / "docs" / "table.md").read_text()
@@ -69,13 +69,9 @@ def test_the_command_of_the_tables_page_changes_a_delta_table(tmp_path: Path) ->
     script = "; ".join(statements).replace("/srv/oncegate", str(tmp_path))
     line = SPARK_SQL[0].replace("spark-sql ", f"spark-sql {shlex.join(_mirror())} ", 1)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "JAVA_HOME": str(java.home(java.require()))}
-    command = ["sh", "-euc", f"{line} -e {shlex.quote(script)}"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-2:] == ["urn:b/2", "urn:oncegate:erased/-"]
+    environment = {"PATH": path, "JAVA_HOME": str(java.home(java.require()))}
+    told = output_of("sh", "-euc", f"{line} -e {shlex.quote(script)}", cwd=tmp_path, environment=environment)
+    assert told.splitlines()[-2:] == ["urn:b/2", "urn:oncegate:erased/-"]
     assert [entry.name for entry in tmp_path.iterdir() if entry.name != "spark-warehouse"] == ["events"]
 
 

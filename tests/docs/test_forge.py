@@ -1,7 +1,6 @@
 """The files for a public forge: valid, and naming only commands, files and pages that exist."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import ROOT
+from tests.support.commands import output_of
 
 FORGE = ROOT / ".github"
 WORKFLOWS = sorted((FORGE / "workflows").glob("*.yml"))
@@ -39,9 +39,7 @@ def commands() -> Iterator[str]:
 )
 def test_each_file_has_the_form_that_its_reader_expects(schema: str, files: list[Path]) -> None:
     assert files
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout
+    output_of(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files)
 
 
 def test_no_value_of_an_event_is_part_of_a_script() -> None:

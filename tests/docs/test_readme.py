@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from simulators.services.install import programs
 from simulators.services.process import Command, Process
 from tests.agent.cli.running import here
 from tests.docs.pages import ROOT, blocks
+from tests.support.commands import output_of, run
 
 README = ROOT / "README.md"
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
@@ -36,14 +36,14 @@ def test_the_readme_lists_every_guarantee() -> None:
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Process]:
     """Run the agent as the README says, in a network without IPv6."""
-    done = subprocess.run([*NAMESPACE, "sh", "-c", DISABLE], capture_output=True, text=True, check=False)
+    done = run(*NAMESPACE, "sh", "-c", DISABLE)
     if done.returncode != 0:
         pytest.skip(f"no network namespace without IPv6 is permitted here: {done.stderr.strip()}")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / "oncegate.toml").write_text(blocks(README, "toml")[0])
-    run = next(line for line in lines() if "oncegate run" in line)
+    command = next(line for line in lines() if "oncegate run" in line)
     process = Process(
-        Command("agent", (*NAMESPACE, "sh", "-c", f"{DISABLE} && exec {run}"), tmp_path / "log", tmp_path)
+        Command("agent", (*NAMESPACE, "sh", "-c", f"{DISABLE} && exec {command}"), tmp_path / "log", tmp_path)
     )
     process.start()
     process.wait_for_log("agent=ready")
@@ -60,9 +60,7 @@ def test_the_quick_start_needs_no_ipv6(machine: Process, tmp_path: Path) -> None
     def here(*command: str, text: str = "") -> str:
         """Run a command on the machine, and return its output."""
         enter = ["nsenter", f"--target={machine.pid}", "--net", *([] if os.geteuid() == 0 else ["--user"])]
-        done = subprocess.run([*enter, *command], input=text, capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return output_of(*enter, *command, text=text, cwd=tmp_path)
 
     def shell(word: str) -> str:
         return here("sh", "-c", next(line for line in lines() if word in line))

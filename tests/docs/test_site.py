@@ -1,8 +1,6 @@
 """The documentation site is built without warnings, and its pages load nothing from elsewhere."""
 
-import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,29 +12,14 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.support import browser
-
-BUILD_SECONDS_MAX = 240
-
-
-def build(site: Path, configuration: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(site), "--config-file"]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    return subprocess.run(
-        [*command, str(configuration)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=environment,
-        timeout=BUILD_SECONDS_MAX,
-    )
+from tests.support.commands import output_of
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    done = build(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = (sys.executable, "-m", "mkdocs", "build", "--site-dir", folder, "--config-file", ROOT / "mkdocs.yml")
+    output_of(*command, cwd=ROOT, environment={"NO_MKDOCS_2_WARNING": "1"})
     return folder
 
 

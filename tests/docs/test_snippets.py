@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from simulators.services.process import Process
 from tests.docs.pages import ROOT, blocks
 from tests.docs.snippets import Snippet, snippets
 from tests.support.agent_process import agent_process, configured, wait_until_ready
+from tests.support.commands import output_of
 
 NO_COMMANDS = ("COMMAND", "0.1.0")
 """Where a page means any command, or shows the output of one."""
@@ -100,11 +100,7 @@ def localised(line: str, agent: Process) -> str:
 
 
 def shell(line: str, agent: Process) -> str:
-    done = subprocess.run(
-        ["sh", "-eu", "-c", localised(line, agent)], capture_output=True, text=True, check=False, cwd=ROOT, timeout=240
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of("sh", "-eu", "-c", localised(line, agent), cwd=ROOT)
 
 
 def lines_with(page: str, text: str) -> list[str]:

@@ -15,6 +15,7 @@ from simulators.ledger import Acked, Happened, Reported, Sent
 from simulators.oracle.statement import canonical
 from simulators.payloads import KnownBy, identified_by
 from tests.simulators.oracle.judged_field import audit
+from tests.support import commands
 from tests.support.waiting import wait_until
 
 RUN_SECONDS_MAX = 400
@@ -43,8 +44,7 @@ def _left_behind(folder: Path) -> list[str]:
 @pytest.mark.guarantee(0)
 def test_nothing_is_lost_or_doubled_though_everything_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    command = _demo(folder, "--events", "3000", "--kills", "1")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS_MAX)
+    done = commands.run(*_demo(folder, "--events", "3000", "--kills", "1"), seconds_max=RUN_SECONDS_MAX)
     print(done.stdout)  # includes the seed, for a repetition
     assert done.returncode == 0, done.stdout + done.stderr
     assert _left_behind(folder) == []

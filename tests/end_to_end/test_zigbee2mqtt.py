@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 from simulators.services.zigbee2mqtt import FIRST_TEMPERATURE, Zigbee2Mqtt
 from tests.docs.pages import ROOT, blocks
+from tests.support import commands
 from tests.support.waiting import wait_until
 
 SECONDS_MAX = 900.0
@@ -37,7 +37,6 @@ class Machines:
         self.folder = folder
         self._kafka = kafka
         self._environment = {
-            **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "ONCEGATE_MQTT__PORT": str(mosquitto.port),
             "ONCEGATE_GATEWAY__STATE_DIR": str(folder / "state"),
@@ -62,16 +61,8 @@ class Machines:
             line = line.replace(text, own)
         return line
 
-    def run(self, program: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", "-c", self.command(program)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env=self._environment,
-            timeout=SECONDS_MAX,
-        )
+    def run(self, program: str) -> commands.Completed:
+        return commands.run("sh", "-c", self.command(program), cwd=self.folder, environment=self._environment)
 
     @contextmanager
     def started(self, program: str) -> Iterator[Process]:

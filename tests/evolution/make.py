@@ -4,8 +4,6 @@ They are a broker's data with the topics of two jobs, their Delta table, databas
 gateway's store with events that Kafka does not have.
 """
 
-import os
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -16,9 +14,10 @@ from pathlib import Path
 from contract.event import Event
 from simulators.services.install import programs
 from simulators.services.kafka.broker import Broker
-from simulators.services.postgres import DATABASE, USER, Postgres
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, Record, without_header
 from tests.cloud.running import DELTA, PARTITIONS, POSTGRES, CloudSide
+from tests.support.commands import output_of
 from tests.support.posting_gateway import PostingGateway
 
 SINKS = (DELTA, POSTGRES)
@@ -91,11 +90,8 @@ def _run_jobs(folder: Path) -> None:
             side.wait_for_receipts(len(sent))
             side.stop()
             side.close()
-        where = ("--host=127.0.0.1", f"--port={server.port}", f"--username={USER}", DATABASE)
-        server.write_connection(folder / "connection")
-        environment = {**os.environ, "PGPASSFILE": str(folder / "connection.pgpass")}
-        dump = (programs.require("pg_dump"), "--no-owner", f"--file={folder / 'dump.sql'}", *where)
-        subprocess.run(dump, check=True, env=environment)
+        dump = (programs.require("pg_dump"), f"--dbname={server.connection}", "--no-owner")
+        output_of(*dump, f"--file={folder / 'dump.sql'}")
         broker.process.terminate(60.0)  # with all of its data on disk
 
 

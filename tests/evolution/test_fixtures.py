@@ -1,7 +1,5 @@
 """What an earlier release has left behind goes on under this one: table, checkpoint, topic and store (make.py)."""
 
-import os
-import subprocess
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -14,11 +12,12 @@ from contract.event import Event
 from simulators.evidence.topic import Topic, read
 from simulators.services.install import programs
 from simulators.services.kafka.broker import Broker
-from simulators.services.postgres import DATABASE, USER, Postgres
+from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway
 from tests.cloud.running import POSTGRES, CloudSide
 from tests.evolution.make import EVENTS, SINKS, STORED, records, topic
 from tests.support import older_spark
+from tests.support.commands import output_of
 from tests.support.posting_gateway import DEVICE, PostingGateway
 from tests.support.waiting import wait_until
 
@@ -42,11 +41,8 @@ def broker(left: Path) -> Iterator[Broker]:
 @pytest.fixture
 def server(left: Path) -> Iterator[Postgres]:
     with Postgres(left) as running:
-        running.write_connection(left / "connection")
-        where = ("--host=127.0.0.1", f"--port={running.port}", f"--username={USER}", DATABASE)
-        command = (programs.require("psql"), "--quiet", "--set=ON_ERROR_STOP=1", f"--file={left / 'dump.sql'}", *where)
-        environment = {**os.environ, "PGPASSFILE": str(left / "connection.pgpass")}
-        subprocess.run(command, check=True, env=environment)
+        command = (programs.require("psql"), f"--dbname={running.connection}", "--quiet", "--set=ON_ERROR_STOP=1")
+        output_of(*command, f"--file={left / 'dump.sql'}")
         yield running
 
 

@@ -1,6 +1,5 @@
 """Inputs of any bytes break none of the laws of `tests.fuzz.targets`."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.fuzz.targets import TARGETS
+from tests.support.commands import run
 
 CORPUS = Path(__file__).with_name("corpus")
 SECONDS = 100
@@ -27,7 +27,7 @@ def test_the_kept_inputs_break_no_law(target: str) -> None:
 def test_no_input_that_reaches_other_code_breaks_a_law(target: str, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
     command = (sys.executable, "-m", "tests.fuzz", target, f"--seconds={SECONDS}", f"--found={tmp_path}")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=3 * SECONDS)
+    done = run(*command, cwd=ROOT, seconds_max=3 * SECONDS)
     assert done.returncode == 0, done.stderr[-4_000:]
     assert " runs in " in done.stderr
     assert "cov: " in done.stderr

@@ -3,13 +3,13 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import output_of
 from tests.support.debian_package import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,11 +62,8 @@ def test_each_alert_has_a_section_of_the_runbook_and_a_link_to_it() -> None:
 def test_prometheus_takes_the_rules_and_they_fire_when_they_shall(monitored: Monitored, tmp_path: Path) -> None:
     promtool = unpack("prometheus") / "usr" / "bin" / "promtool"
     for arguments in (("check", "rules", f"{monitored.rules}.yml"), ("test", "rules", f"{monitored.rules}.test.yml")):
-        done = subprocess.run([promtool, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        output_of(promtool, *arguments, cwd=FOLDER)
     (tmp_path / "prometheus.yml").write_text((FOLDER / "prometheus.yml").read_text())
     for file in FOLDER.glob("*alerts.yml"):
         shutil.copy(file, tmp_path)
-    command = [str(promtool), "check", "config", "--syntax-only", str(tmp_path / "prometheus.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output_of(promtool, "check", "config", "--syntax-only", tmp_path / "prometheus.yml")

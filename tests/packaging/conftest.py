@@ -9,9 +9,7 @@ import pytest
 
 from tests.packaging import roots
 from tests.packaging.roots import CHECKOUT, Root
-from tests.release.process_group import run_group
-
-BUILD_SECONDS_MAX = 1_800
+from tests.support.commands import output_of
 
 
 @pytest.fixture(scope="session", params=roots.SUITES)
@@ -45,9 +43,7 @@ def build_package(release: str, architecture: str, folder: Path) -> Path:
         [built] = Path(chosen).glob(f"oncegate_*+deb{release}_{architecture or 'amd64'}.deb")
         return built
     words = ["make", "--no-print-directory", "deb", f"DIST={folder}", f"RELEASE={release}", f"ARCH={architecture}"]
-    done = run_group(words, BUILD_SECONDS_MAX, cwd=CHECKOUT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Path(done.stdout.split()[-1])
+    return Path(output_of(*words, cwd=CHECKOUT).split()[-1])
 
 
 def version_up(package: Path, folder: Path) -> Path:

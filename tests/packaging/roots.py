@@ -3,18 +3,16 @@
 import os
 import platform
 import shutil
-import subprocess
 from pathlib import Path
 
 from simulators.services.error import ServiceError
 from simulators.services.install import programs
+from tests.support.commands import Completed, output_of, run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SUITES = {"12": "bookworm", "13": "trixie"}
 """The names of the supported releases of Debian."""
 INCLUDED = "python3,python3-venv,systemd,systemd-sysv,dbus,adduser,libcoap3-bin"
-BUILD_SECONDS_MAX = 1_800
-COMMAND_SECONDS_MAX = 1_200
 _SOURCES = Path("/etc/apt")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of root on Debian."""
@@ -26,19 +24,10 @@ class Root:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def run(
-        self, *command: str, environment: dict[str, str] | None = None, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, environment: dict[str, str] | None = None, check: bool = True) -> Completed:
         given = {"PATH": PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **(environment or {})}
-        done = subprocess.run(
-            ["chroot", str(self.folder), *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=given,
-            stdin=subprocess.DEVNULL,
-            timeout=COMMAND_SECONDS_MAX,
-        )
+        variables = (f"{name}={value}" for name, value in given.items())
+        done = run("chroot", self.folder, "env", "-i", *variables, *command)
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -77,21 +66,14 @@ def build(archive: Path, suite: str, included: str = INCLUDED, architecture: str
     """Create an archive of a clean system of a release from this machine's package sources."""
     command = [programs.require("mmdebstrap"), "--mode=root", "--variant=minbase", f"--include={included}"]
     command += [f"--architectures={architecture}"] if architecture else []
-    done = subprocess.run(
-        [*command, suite, str(archive), "-"],
-        input=_sources(suite),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_SECONDS_MAX,
-    )
+    done = run(*command, suite, archive, "-", text=_sources(suite))
     if done.returncode != 0:
         raise ServiceError(f"mmdebstrap ended with status {done.returncode}\n{done.stderr[-2_000:]}")
 
 
 def unpack(archive: Path, folder: Path) -> Root:
     folder.mkdir()
-    subprocess.run(["tar", "-xf", str(archive), "-C", str(folder), "--numeric-owner"], check=True)
+    output_of("tar", "-xf", archive, "-C", folder, "--numeric-owner")
     return Root(folder)
 
 

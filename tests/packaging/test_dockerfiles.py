@@ -1,7 +1,6 @@
 """The Dockerfiles and the compose file: no linter's finding, and nothing in them that does not exist."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from cloud.cli import spark
 from simulators.services.install import programs
 from tests.docs.test_claims import LINK
 from tests.packaging.roots import CHECKOUT
+from tests.support.commands import output_of
 
 FOLDER = CHECKOUT / "packaging" / "container"
 DOCKERFILES = ("Dockerfile", "cloud.Dockerfile", "spark.Dockerfile")
@@ -35,8 +35,7 @@ def test_hadolint_finds_nothing(name: str) -> None:
     hadolint = shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if hadolint is None:
         pytest.skip("there is no hadolint for this processor")
-    done = subprocess.run([hadolint, str(FOLDER / name)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert output_of(hadolint, FOLDER / name) == ""
 
 
 @each_dockerfile
@@ -66,7 +65,7 @@ def test_the_job_of_the_compose_file_takes_its_arguments() -> None:
 
 
 def test_each_link_of_an_installed_document_leads_to_an_installed_file(tmp_path: Path) -> None:
-    subprocess.run(["sh", CHECKOUT / "packaging" / "documents.sh", tmp_path], check=True)
+    output_of("sh", CHECKOUT / "packaging" / "documents.sh", tmp_path)
     pages = sorted(tmp_path.rglob("*.md"))
     links = [(page, link) for page in pages for link, _ in LINK.findall(page.read_text()) if "://" not in link]
     assert (tmp_path / "README.md") in pages
@@ -77,10 +76,8 @@ def test_each_link_of_an_installed_document_leads_to_an_installed_file(tmp_path:
 def test_shellcheck_warns_of_nothing() -> None:
     packaging = [file for file in (CHECKOUT / "packaging").iterdir() if _is_script(file)]
     assert {"install.sh", "postinst", "postrm", "prerm"} <= {file.name for file in packaging}
-    command: list[str | Path] = [programs.require("shellcheck"), "--severity=warning", *packaging]
-    command.append(CHECKOUT / ".ci" / "run")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "")
+    scripts = (*packaging, CHECKOUT / ".ci" / "run")
+    assert output_of(programs.require("shellcheck"), "--severity=warning", *scripts) == ""
 
 
 def _is_script(file: Path) -> bool:

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.roots import CHECKOUT
-
-BUILD_SECONDS_MAX = 280
+from tests.support.commands import Completed, output_of, run
 
 
 @pytest.fixture
@@ -26,18 +24,9 @@ def installed(tmp_path: Path) -> Path:
     return folder
 
 
-def build(
-    folder: Path | str, checkout: Path = CHECKOUT, cwd: Path = CHECKOUT, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["sh", str(checkout / "packaging" / "environment.sh"), str(folder), str(folder), "x86_64"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        timeout=BUILD_SECONDS_MAX,
-    )
+def build(folder: Path | str, checkout: Path = CHECKOUT, cwd: Path = CHECKOUT, **environment: str) -> Completed:
+    script = checkout / "packaging" / "environment.sh"
+    return run("sh", script, folder, folder, "x86_64", cwd=cwd, environment=environment)
 
 
 def agent(folder: Path) -> str:
@@ -82,9 +71,8 @@ def test_a_package_with_another_checksum_is_refused(installed: Path, tmp_path: P
 
 def _wheel(folder: Path) -> Path:
     """Build our own wheel, in its pure form."""
-    command = ["sh", str(CHECKOUT / "packaging" / "wheel.sh"), str(folder)]
-    environment = {**os.environ, "ONCEGATE_COMPILE": "0", "PIP": f"{sys.executable} -m pip"}
-    return Path(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip())
+    environment = {"ONCEGATE_COMPILE": "0", "PIP": f"{sys.executable} -m pip"}
+    return Path(output_of("sh", CHECKOUT / "packaging" / "wheel.sh", folder, environment=environment).strip())
 
 
 @pytest.mark.parametrize("below", ["checkout", "lib/checkout"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.roots import CHECKOUT
+from tests.support.commands import Completed, run
 from tests.support.waiting import wait_until
 
 INSTALL = ("sh", str(CHECKOUT / "packaging" / "install.sh"))
@@ -41,10 +42,8 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def remove(root: Path) -> subprocess.CompletedProcess[str]:
-    command = [*INSTALL, "remove"]
-    environment = {**os.environ, "DESTDIR": str(root)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+def remove(root: Path) -> Completed:
+    return run(*INSTALL, "remove", environment={"DESTDIR": str(root)})
 
 
 def files(root: Path) -> set[str]:
@@ -78,7 +77,7 @@ def test_of_two_installations_at_once_the_second_changes_nothing(tmp_path: Path)
     with subprocess.Popen(INSTALL, env=environment, stderr=subprocess.DEVNULL):
         wait_until(arrived.exists, "the first installation works")
         before = sorted((tmp_path / "root").rglob("*"))
-        second = subprocess.run(INSTALL, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        second = run(*INSTALL, environment=environment)
         after = sorted((tmp_path / "root").rglob("*"))
         gate.write_text("go\n")
     assert second.returncode == 1

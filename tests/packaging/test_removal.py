@@ -1,7 +1,6 @@
 """The scripts of the package, run in a folder in place of the system; they delete only what its agent needs no more."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from tests.packaging import roots
 from tests.packaging.roots import CHECKOUT
 from tests.packaging.stores import fill_store
+from tests.support import commands
 
 STATE = "var/lib/oncegate"
 
@@ -51,21 +51,12 @@ def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     ):
         text = text.replace(folder, f"{system}{folder}")
     environment = {
-        **os.environ,
         "PATH": f"{system}/bin:{os.environ['PATH']}",
         "ONCEGATE_CONFIG": f"{system}/etc/oncegate/oncegate.toml",
     }
     text = text.replace("deluser", "true").replace("adduser", "true").replace("-o oncegate -g oncegate", "")
     text = text.replace("deb-systemd-helper", "no-such-helper")
-    done = subprocess.run(
-        [*wrapper, "sh", "-s", argument],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        timeout=120,
-    )
+    done = commands.run(*wrapper, "sh", "-s", argument, text=text, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

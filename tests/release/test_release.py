@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tarfile
 import tomllib
@@ -15,11 +14,10 @@ import pytest
 from simulators import wire
 from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
-from tests.release.process_group import run_group
+from tests.support.commands import output_of
 from tests.support.udp import ask
 
 pytestmark = pytest.mark.heavy
-BUILD_SECONDS_MAX = 1_800
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
@@ -31,9 +29,8 @@ COMPILED_WHEEL = f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl"
 def build(folder: Path, work: Path, mask: int) -> Path:
     """Build a release with one Debian package, in this work folder and with this umask."""
     work.mkdir()
-    command = ["make", "--no-print-directory", "release", f"DIST={folder}", f"RELEASE={DEBIAN}", "ARCH=amd64"]
-    done = run_group(command, BUILD_SECONDS_MAX, cwd=ROOT, env={**os.environ, "TMPDIR": str(work)}, umask=mask)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ("make", "--no-print-directory", "release", f"DIST={folder}", f"RELEASE={DEBIAN}", "ARCH=amd64")
+    output_of(*command, cwd=ROOT, environment={"TMPDIR": str(work)}, umask=mask)
     return folder
 
 
@@ -83,14 +80,12 @@ def test_compilers_leave_no_trace_of_the_build_in_their_objects(release: Path, o
 
 
 def test_the_checksums_are_those_of_the_files(release: Path) -> None:
-    done = subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.count(": OK\n") == len(list(release.iterdir())) - 1
+    checked = output_of("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=release)
+    assert checked.count(": OK\n") == len(list(release.iterdir())) - 1
 
 
 def test_the_sdist_has_every_file_of_the_commit(release: Path) -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    listed = output_of("git", "ls-files", "-z", cwd=ROOT)
     with tarfile.open(release / f"oncegate-{VERSION}.tar.gz") as sdist:
         packed = {member.name.partition("/")[2] for member in sdist if member.isfile()}
     assert {file for file in listed.split("\0") if file} - packed == {".gitignore"}
@@ -111,12 +106,11 @@ def test_the_bill_of_materials_names_what_a_gateway_installs(release: Path) -> N
 @pytest.mark.parametrize("suffix", ["-py3-none-any.whl", ".tar.gz"])
 def test_what_was_built_is_installed_and_accepts_an_event(release: Path, tmp_path: Path, suffix: str) -> None:
     environment = tmp_path / "gateway"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    output_of(sys.executable, "-m", "venv", environment)
     pip = (environment / "bin" / "python", "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt")
-    subprocess.run([*pip, release / f"oncegate-{VERSION}{suffix}"], check=True, cwd=tmp_path)
+    output_of(*pip, release / f"oncegate-{VERSION}{suffix}", cwd=tmp_path)
     program = str(environment / "bin" / "oncegate")
-    said = subprocess.run([program, "version"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
-    assert said == f"oncegate {VERSION} pure\n"
+    assert output_of(program, "version", cwd=tmp_path) == f"oncegate {VERSION} pure\n"
 
     (tmp_path / "oncegate.toml").write_text(blocks(ROOT / "README.md", "toml")[0])
     given = {"ONCEGATE_COAP__BIND": "127.0.0.1:0", "ONCEGATE_HTTP__BIND": "127.0.0.1:0"}
@@ -130,7 +124,4 @@ def test_what_was_built_is_installed_and_accepts_an_event(release: Path, tmp_pat
         assert agent.terminate() == 0
     finally:
         agent.kill()
-    listed = subprocess.run(
-        [program, "events", "--config", "oncegate.toml"], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert listed.stdout.count("00158d0001a2b3c4") == 1
+    assert output_of(program, "events", "--config", "oncegate.toml", cwd=tmp_path).count("00158d0001a2b3c4") == 1

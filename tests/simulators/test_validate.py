@@ -1,6 +1,5 @@
 """What a run has seen of each device is compared with the model of the path, by the real TLC."""
 
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -18,9 +17,9 @@ from simulators.validate.command import fitting, fitting_steps
 from simulators.validate.traces import STRANGE, Step, Trace, collect
 from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of
+from tests.support import commands
 
 DEVICE, NEIGHBOUR = "urn:dev:mac:0000000000000001", "urn:dev:mac:0000000000000002"
-SECONDS_MAX = 300
 BEGIN = 1_763_706_000_000
 
 
@@ -173,10 +172,9 @@ def test_a_ledger_without_its_beginning_is_an_error(tmp_path: Path) -> None:
         collect(ledger.read(file), None, rows(1, 2, 3, 4))
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str) -> commands.Completed:
     """Run the installed command in another folder than the checkout."""
-    command = [str(Path(sys.executable).with_name("oncegate-sim")), "validate", str(folder), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+    return commands.run(Path(sys.executable).with_name("oncegate-sim"), "validate", folder, *arguments, cwd=folder)
 
 
 @pytest.mark.heavy

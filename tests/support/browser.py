@@ -2,17 +2,16 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from simulators.services.error import ServiceError
 from simulators.services.install import npm, programs
+from tests.support.commands import output_of
 
 PACKAGES = ("playwright-core@1.65.1", "axe-core@4.14.1")
 _FOLDER = "-".join(("browser", *(package.replace("@", "-") for package in PACKAGES)))
-RUN_SECONDS_MAX = 300
 
 
 def run(script: Path, given: Mapping[str, object]) -> Any:
@@ -21,13 +20,4 @@ def run(script: Path, given: Mapping[str, object]) -> Any:
     if node is None:
         raise ServiceError("no node, which runs Playwright; run: sudo apt-get install npm")
     arguments = {**given, "modules": str(npm.install(_FOLDER, PACKAGES)), "chromium": programs.require("chromium")}
-    done = subprocess.run(
-        [node, str(script), json.dumps(arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=RUN_SECONDS_MAX,
-    )
-    if done.returncode != 0:
-        raise ServiceError(f"{script.name} ended with status {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
+    return json.loads(output_of(node, script, json.dumps(arguments)))

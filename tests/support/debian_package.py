@@ -1,11 +1,10 @@
 """Debian packages of which tests need a program, and not the service."""
 
-import subprocess
 import tempfile
 from pathlib import Path
 
 from cloud.jars import download
-from simulators.services.error import ServiceError
+from tests.support.commands import output_of
 
 
 def unpack(package: str) -> Path:
@@ -16,8 +15,6 @@ def unpack(package: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         for command in (["apt-get", "download", package], ["sh", "-c", "dpkg-deb -x *.deb files"]):
-            done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise ServiceError(f"{' '.join(command)}: status {done.returncode}\n{done.stderr}".rstrip())
+            output_of(*command, cwd=Path(name))
         (Path(name) / "files").rename(folder)
     return folder

@@ -1,10 +1,8 @@
 """The command `oncegate-cloud`: its words, its help, and the command of spark-submit that it makes."""
 
 import hashlib
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from cloud.cli.commands import COMMANDS, parse
 from cloud.jars import coordinates, download, ivy
 from cloud.jars.coordinates import Jar
 from contract.receipt import GROUP_DEFAULT
+from tests.support.commands import Completed, output_of, run
 
 PROGRAM = Path(sys.executable).parent / "oncegate-cloud"
 PINNED = coordinates.read_lock()[coordinates.SPARK]
@@ -25,16 +24,12 @@ JOB = ("job", "--bootstrap-servers", "k:9092", "--table", "events", "--checkpoin
 ICEBERG = ("maintenance", "--sink", "iceberg", "--catalog", "c")
 
 
-def call(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(PROGRAM), *words], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+def call(*words: str, **environment: str) -> Completed:
+    return run(PROGRAM, *words, environment=environment)
 
 
 def submitted(*words: str, **environment: str) -> list[str]:
-    done = call(*words, "--print", **environment)
-    assert done.returncode == 0, done.stderr
-    return shlex.split(done.stdout)
+    return shlex.split(output_of(PROGRAM, *words, "--print", environment=environment))
 
 
 def value(words: list[str], option: str) -> str:
@@ -293,8 +288,5 @@ def test_the_audit_may_write_to_the_places_of_the_template() -> None:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if COMMANDS[name].engine is not commands.Engine.NEVER])
 def test_the_file_that_spark_is_given_runs_the_command(name: str) -> None:
     file = COMMANDS[name].file
-    environment = {**os.environ, "PYTHONPATH": str(file.parents[len(COMMANDS[name].module.split(".")) - 1])}
-    done = subprocess.run(
-        (sys.executable, str(file), "--help"), capture_output=True, text=True, check=False, env=environment
-    )
-    assert f"usage: oncegate-cloud {name}" in done.stdout, done.stderr
+    environment = {"PYTHONPATH": str(file.parents[len(COMMANDS[name].module.split(".")) - 1])}
+    assert f"usage: oncegate-cloud {name}" in output_of(sys.executable, file, "--help", environment=environment)

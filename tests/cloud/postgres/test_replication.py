@@ -1,6 +1,5 @@
 """A copy of the job's tables that PostgreSQL keeps by logical replication: its rows, changes and audit."""
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from simulators.services.install import programs
 from simulators.services.postgres import Postgres
 from tests.cloud.gateway import Gateway, readings
 from tests.cloud.running import POSTGRES, CloudSide
+from tests.support.commands import output_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.heavy, pytest.mark.guarantee(5)]
@@ -61,9 +61,9 @@ def test_a_replica_has_rows_and_changes_and_its_audit_tells_what_it_lacks(
 def subscribed(cloud: CloudSide, publisher: Postgres, server: Postgres) -> CloudSide:
     """Create the tables of a job on another server, which follows them; return its side."""
     schema = (programs.require("pg_dump"), f"--dbname={publisher.connection}", "--schema-only")
-    made = subprocess.run((*schema, f"--table={cloud.table_name}*"), check=True, capture_output=True, text=True).stdout
+    made = output_of(*schema, f"--table={cloud.table_name}*")
     load = (programs.require("psql"), f"--dbname={server.connection}", "--quiet", "--set=ON_ERROR_STOP=1")
-    subprocess.run(load, input=made, check=True, capture_output=True, text=True)
+    output_of(*load, text=made)
     name = cloud.table_name
     execute(publisher, f"CREATE PUBLICATION {name} FOR TABLE {name}, {name}_quarantine, {name}_owner")
     execute(server, f"CREATE SUBSCRIPTION {name} CONNECTION '{publisher.connection}' PUBLICATION {name}")

@@ -1,6 +1,5 @@
 """The user's effects are made again until they succeed; tests/crashes/job kills the job around them."""
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from cloud.runtime.repeated import RETRY_SECONDS_MAX
 from cloud.stream.progress import Observer
 from cloud.table.commits import Commit
 from cloud.table.sink import NewRows
+from tests.support.commands import run
 
 
 class Memory:
@@ -120,7 +120,7 @@ sys.exit(exit_status(partial(calls.attempt, [], "t-1"), logging.getLogger("job")
 
 
 def test_effects_that_hang_in_a_thread_of_their_own_do_not_keep_the_program_from_its_end() -> None:
-    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=False, timeout=60)
+    ended = run(sys.executable, "-c", HANGING, seconds_max=60)
     assert (ended.returncode, "plant:effects: no answer within 0.1 s" in ended.stderr) == (1, True)
 
 

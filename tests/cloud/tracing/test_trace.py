@@ -1,7 +1,6 @@
 """The command `trace` on a real topic, after a real job and a real audit, on both sinks."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from contract.event import Label
 from contract.record import ClockTrust, encode_record
 from tests.cloud.gateway import Gateway, Record, now, readings
 from tests.cloud.running import DELTA, POSTGRES, CloudSide
+from tests.support.commands import run
 
 PROGRAM = Path(sys.executable).with_name("oncegate-cloud")
 DEVICE = "urn:dev:mac:0000000000000001"
@@ -106,10 +106,7 @@ def test_the_command_tells_what_has_happened_to_each_event(
         mark(sent[5]): ("accepted", "6")
     }
     assert of_device == rows | {mark(malformed): ("quarantined", None), mark(late): ("unprocessed", None)}
-    ends = cloud.ends()
-    done = subprocess.run(
-        [PROGRAM, "trace", mark(late), *ends, *cloud.sink_options()], capture_output=True, text=True, check=False
-    )
+    done = run(PROGRAM, "trace", mark(late), *cloud.ends(), *cloud.sink_options())
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         1,
         f"In the topic, and not processed yet: {mark(late)}, gw-1 {gateway.epoch} 9.",

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.simulators.oracle.delta_tables import write_table
 from tests.simulators.oracle.judged_field import row_of, write_ledger_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.simulators.test_report import write_ledger
+from tests.support.commands import run
 
 SECONDS_MAX = 120
 SCENARIO = """
@@ -191,11 +191,5 @@ def test_the_table_in_postgresql_is_read_as_the_job_writes_it(tmp_path: Path) ->
 
 def test_without_the_packages_of_the_simulators_one_sentence_says_what_to_install() -> None:
     hidden = "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['run', '--help']; "
-    done = subprocess.run(
-        [sys.executable, "-c", hidden + "from simulators.cli import main; main()"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS_MAX,
-    )
+    done = run(sys.executable, "-c", hidden + "from simulators.cli import main; main()")
     assert (done.returncode, done.stderr) == (1, "oncegate-sim: rich is not installed; run: pip install '.[sim]'\n")
