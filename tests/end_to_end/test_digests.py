@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from simulators.run.gateway import Gateway
 from simulators.run.job import Job
 from simulators.services.kafka.broker import Broker
 from simulators.services.spark import submit
+from tests.support.agent_process import ask
 from tests.support.waiting import wait_for_end, wait_until
 
 AUDIT = Path(__file__).resolve().parents[2] / "cloud" / "audit.py"
@@ -25,12 +25,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.heavy, pytest.ma
 
 def post(gateway: Gateway, first: int, count: int) -> None:
     events = [{"device": "urn:dev:ops:a", "id": first + n, "data": {"t": 20.5 + n}} for n in range(count)]
-    host, port = gateway.http_address
-    request = urllib.request.Request(
-        f"http://{host}:{port}/api/v1/events", json.dumps(events).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=60) as response:
-        assert json.load(response)["accepted"] == count
+    _, answer = ask(gateway.http_address[1], "POST", "/api/v1/events", json.dumps(events))
+    assert json.loads(answer)["accepted"] == count
 
 
 def audit(folder: Path, bootstrap_servers: str, table: Path) -> tuple[int, str]:

@@ -1,6 +1,5 @@
 """The agent under the service's memory limit while unknown clients flood every input at once."""
 
-import http.client
 import json
 import os
 import random
@@ -21,7 +20,7 @@ from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 from tests.agent.mqtt.agents import accepted, rejected
 from tests.agent.mqtt.publisher import Publisher
-from tests.support.agent_process import configured
+from tests.support.agent_process import ask, configured
 from tests.support.waiting import wait_until
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -132,16 +131,9 @@ def _held_open(stack: ExitStack, port: int, address: str, count: int, asked: byt
 
 
 def _ask(port: int, method: str, path: str, body: bytes | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    try:
-        connection.request(method, path, body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        response.read()
-        return response.status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
+    with suppress(OSError):
+        return ask(port, method, path, body)[0]
+    return 0
 
 
 def _acked(port: int, body: bytes) -> bool:

@@ -6,8 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import sha256
@@ -23,6 +21,7 @@ from simulators.services.process import Command, Process
 from tests.packaging import roots
 from tests.packaging.roots import Root
 from tests.packaging.sensor import Sensor, ids_in
+from tests.support import agent_process, commands
 from tests.support.hanging import hung
 from tests.support.waiting import wait_until
 
@@ -32,17 +31,7 @@ STATE = "/var/lib/oncegate"
 
 
 def post(port: int, token: str) -> int:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/api/v1/events",
-        b'{"device":"urn:a","id":1}',
-        {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            status: int = answer.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    return status
+    return agent_process.post(port, {"device": "urn:a", "id": 1}, token=token)
 
 
 def prepare(root: Root, package: Path, coap_port: int, http_port: int) -> None:
@@ -194,14 +183,8 @@ class Machine:
         self.process.kill()
 
     def run(self, *command: str, check: bool = True) -> str:
-        done = subprocess.run(
-            ["nsenter", "--target", str(self.leader()), "--all", *command],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_SECONDS_MAX,
-            stdin=subprocess.DEVNULL,
-        )
+        enter = ("nsenter", "--target", str(self.leader()), "--all")
+        done = commands.run(*enter, *command, seconds_max=COMMAND_SECONDS_MAX)
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 

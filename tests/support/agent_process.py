@@ -1,9 +1,9 @@
 """The agent as a process that a test starts and that is killed at its end: its configuration, addresses and events."""
 
+import http.client
 import json
 import re
 import sys
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +14,7 @@ from agent.store.schema import database
 from simulators.services.process import Command, Process
 
 _NOWHERE = "127.0.0.1:1"
+ANSWER_SECONDS_MAX = 60
 
 
 def configured(
@@ -63,13 +64,25 @@ def wait_until_ready(agent: Process) -> dict[str, int]:
     return {name: int(port) for name, port in re.findall(r"(\w+)=\S*:(\d+)\b", ready)}
 
 
+def ask(port: int, method: str, path: str, body: str | bytes | None = None, token: str = "") -> tuple[int, bytes]:
+    """Send a request over HTTP; return the status code and the body of the answer."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS_MAX)) as connection:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def post(port: int, *events: Mapping[str, object], token: str = "") -> int:
+    """Post a pack of events over HTTP; return the status code."""
+    return ask(port, "POST", "/api/v1/events", json.dumps(events), token)[0]
+
+
 def post_events(agent: Process, numbers: Iterable[int]) -> None:
     """Post a pack of events with these ids over HTTP; assert that all of them are new."""
     pack = [{"device": "urn:dev:mac:0000000000000001", "id": number, "data": {}} for number in numbers]
-    url = f"http://127.0.0.1:{wait_until_ready(agent)['http']}/api/v1/events"
-    request = urllib.request.Request(url, json.dumps(pack).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        assert json.load(answer)["accepted"] == len(pack)
+    _, answer = ask(wait_until_ready(agent)["http"], "POST", "/api/v1/events", json.dumps(pack))
+    assert json.loads(answer)["accepted"] == len(pack)
 
 
 def stored_documents(store: Path) -> list[dict[str, Any]]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from agent.store.layout import FILE_NAME
-from agent.store.read.events import read_packed
-from agent.store.schema import database
-from tests.support.agent_process import agent_process, configured, wait_until_ready
+from tests.support.agent_process import agent_process, ask, configured, post, stored_documents, wait_until_ready
 
 DEVICE = "urn:dev:mac:0000000000000001"
-ANSWER_SECONDS_MAX = 30
 
 
 class PostingGateway:
@@ -51,33 +47,20 @@ class PostingGateway:
     def post_again(self, *numbers: int) -> int:
         """Post events again; return the status code."""
         pack = [{"device": DEVICE, "id": number, "data": {"text": self._sent[number]}} for number in numbers]
-        code, _ = self._ask("POST", "/api/v1/events", json.dumps(pack))
+        code = post(self._port, *pack)
         if code == 200:
             self.acked.update(numbers)
         return code
 
     def readiness(self) -> int:
         """Return the status code of the readiness probe."""
-        return self._ask("GET", "/readyz")[0]
+        return ask(self._port, "GET", "/readyz")[0]
 
     def status(self) -> dict[str, Any]:
         """Return what the agent itself says, of whatever release its store is."""
-        document: dict[str, Any] = json.loads(self._ask("GET", "/api/v1/status")[1])
+        document: dict[str, Any] = json.loads(ask(self._port, "GET", "/api/v1/status")[1])
         return document
 
-    def stored(self) -> dict[int, bytes]:
+    def stored(self) -> dict[int, dict[str, Any]]:
         """Return the sensors' stored events by their id."""
-        with closing(database.open_for_reading(self.store)) as connection:
-            tails = [event.tail for event in read_packed(connection, 1, 1 << 40)]
-        documents = [json.loads(b"{" + tail + b"}") for tail in tails]
-        return {
-            document["id"]: tail
-            for document, tail in zip(documents, tails, strict=True)
-            if document["device"] == DEVICE
-        }
-
-    def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
-        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_SECONDS_MAX)) as connection:
-            connection.request(method, path, body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            return response.status, response.read()
+        return {event["id"]: event for event in stored_documents(self.store) if event["device"] == DEVICE}

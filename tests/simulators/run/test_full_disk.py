@@ -1,12 +1,10 @@
 """A full disk of a run: no file of the agent can grow, however large its log is."""
 
-import json
-import urllib.error
-import urllib.request
 from http import HTTPStatus
 from pathlib import Path
 
 from simulators.run.gateway import Gateway
+from tests.support import agent_process
 from tests.support.waiting import wait_until
 
 LOG_BYTES = 8 << 20
@@ -15,14 +13,8 @@ TEXT = "x" * 1_000
 
 
 def post(gateway: Gateway, number: int) -> int:
-    host, port = gateway.http_address
-    body = json.dumps({"device": "urn:dev:mac:0000000000000001", "id": number, "data": {"text": TEXT}}).encode()
-    request = urllib.request.Request(f"http://{host}:{port}/api/v1/events", body, {"content-type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+    event = {"device": "urn:dev:mac:0000000000000001", "id": number, "data": {"text": TEXT}}
+    return agent_process.post(gateway.http_address[1], event)
 
 
 def test_a_disk_is_full_at_once_beside_a_large_log(tmp_path: Path) -> None:
