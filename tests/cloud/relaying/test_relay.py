@@ -117,8 +117,8 @@ class Side:
             worker.client.close()
         self.workers.clear()
 
-    def verdict(self, lowest: int, highest: int, rules: Rules | None = None) -> Verdict:
-        """Return what a gateway decides on a batch at these offsets; by default it takes any table's receipts."""
+    def verdict(self, lowest: int, highest: int) -> Verdict:
+        """Return what a gateway that takes any table's receipts decides on a batch at these offsets."""
         kafka = KafkaSettings(self.broker.bootstrap_servers, self.topic, "at-least-once", {})
         errors, group = LastError(), f"receipts.{self.name}"
         reader = open_reader(kafka, group, errors)
@@ -127,7 +127,7 @@ class Side:
         finally:
             reader.close()
         receipt = view.partitions[0].receipt
-        rules = rules or Rules(None if receipt is None else receipt.table)
+        rules = Rules(None if receipt is None else receipt.table)
         epoch = view.partitions[0].leader_epoch
         return decide(Batch(1, 9, self.topic_id, {0: Offsets(lowest, highest, epoch)}), view, rules).verdict
 
