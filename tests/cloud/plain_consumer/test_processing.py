@@ -144,22 +144,18 @@ def test_new_rows_are_read_on_one_connection_also_after_a_column_was_added(table
         assert [row["later"] for row in table.new_rows(batch)] == [None] * 3
 
 
-def test_rows_that_were_deleted_before_their_effects_are_new_rows_when_they_come_again(tables: Tables) -> None:
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM {0}", "TRUNCATE {0}; TRUNCATE {0}_new; SELECT setval('{0}_batches', 1, false)"]
+)
+def test_rows_that_were_deleted_or_set_back_come_again_as_new_ones_under_a_key_that_no_effect_has_had(
+    tables: Tables, statement: str
+) -> None:
     tables.write(lambda rows: rows, events(3))
-    [(deleted, _)] = tables.due()
-    tables.select("DELETE FROM {}")
+    [(before, _)] = tables.due()
+    tables.select(statement)
     assert tables.write(lambda rows: rows, events(3)).rows == 3
     [(number, count)] = tables.due()
-    assert (count, number > deleted) == (3, True)
-
-
-def test_a_table_that_was_restored_gives_its_batches_keys_that_no_effect_has_had(tables: Tables) -> None:
-    tables.write(lambda rows: rows, events(3))
-    before = tables.due()
-    tables.select("TRUNCATE {}; TRUNCATE {}_new; SELECT setval('{}_batches', 1, false)".replace("{}", tables.name))
-    tables.write(lambda rows: rows, events(3))
-    [(number, count)] = tables.due()
-    assert (count, number > before[0][0]) == (3, True)
+    assert (count, number > before) == (3, True)
 
 
 def test_the_pages_transform_for_dicts(tables: Tables) -> None:
