@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.compiled.environment import MODULES, ROOT
-from tests.compiled.pure_only import PURE_ONLY
 
 SOURCES = sorted(ROOT / f"{name.replace('.', '/')}.py" for name in MODULES)
 pytestmark = pytest.mark.skipif(not SOURCES[0].exists(), reason="the sources are not here: the compiled form runs")
@@ -54,9 +53,3 @@ def test_no_coroutine_or_generator_pauses_while_it_handles_an_error_or_cleans_up
         guarded = [node for block in blocks for node in (*block.finalbody, *block.handlers)]
         pauses = [node for part in guarded for node in ast.walk(part) if isinstance(node, PAUSES)]
         assert pauses == [], function.name
-
-
-@pytest.mark.parametrize("test", PURE_ONLY)
-def test_what_only_the_pure_form_passes_is_still_there(test: str) -> None:
-    file, _, name = test.partition("::")
-    assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text()
