@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from simulators import wire
 from simulators.services.process import Command, Process
 from tests.docs.pages import ROOT, blocks
+from tests.support import agent_process
 from tests.support.commands import output_of
-from tests.support.udp import ask
 
 pytestmark = pytest.mark.heavy
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-EVENT = b'{"device":"urn:dev:mac:00158d0001a2b3c4","id":17,"data":{"temperature":21.5}}'
+EVENT = {"device": "urn:dev:mac:00158d0001a2b3c4", "id": 17, "data": {"temperature": 21.5}}
 DEBIAN = "12"
 COMPILED_WHEEL = f"oncegate-{VERSION}-cp311-cp311-linux_x86_64.whl"
 
@@ -118,9 +117,8 @@ def test_what_was_built_is_installed_and_accepts_an_event(release: Path, tmp_pat
     agent = Process(Command("agent", command, tmp_path / "agent.log", tmp_path, given))
     agent.start()
     try:
-        agent.wait_for_log("agent=ready")
-        port = int(re.findall(r"coap=\S*:(\d+)", agent.log())[0])
-        assert [ask("127.0.0.1", port, wire.Request(EVENT, 50), number) for number in (1, 2)] == ["2.04", "2.04"]
+        port = agent_process.wait_until_ready(agent)["http"]
+        assert [agent_process.post(port, EVENT) for _ in range(2)] == [200, 200]
         assert agent.terminate() == 0
     finally:
         agent.kill()
