@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from deltalake import CommitProperties, write_deltalake
 
+from contract import topics
 from contract.event import Event
 from contract.receipt import GROUP_DEFAULT
 from contract.topics import EVENTS
@@ -58,6 +61,15 @@ def broker_and_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 @pytest.fixture
 def broker(broker_and_port: tuple[Broker, int]) -> Broker:
     return broker_and_port[0]
+
+
+@pytest.mark.guarantee(4)
+def test_the_topic_has_the_settings_of_the_promise(broker: Broker) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, EVENTS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    found = admin.describe_configs([resource])[resource].result(timeout=60)
+    assert {name: found[name].value for name in topics.settings(1)} == topics.settings(1)
+    assert len(admin.list_topics(timeout=60).topics[EVENTS].partitions) == topics.PARTITIONS
 
 
 def _value(record: Row) -> bytes:
