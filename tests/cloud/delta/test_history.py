@@ -87,17 +87,26 @@ def test_rows_that_somebody_takes_away_stop_the_job_at_once_and_at_each_start(
     DeltaTable(spark, str(folder), TABLE).check_rows()
 
 
+@pytest.mark.guarantee(5)
 @pytest.mark.heavy
 def test_what_takes_no_rows_away_stops_nothing(spark: SparkSession, folder: Path) -> None:
-    table = filled(spark, folder)
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
-    spark.sql(f"UPDATE delta.`{folder}` SET site = 'house' WHERE id = '2'")
+    table, name = filled(spark, folder), f"delta.`{folder}`"
+    spark.sql(f"UPDATE {name} SET site = 'house' WHERE id = '2'")
     append_as_another(spark, folder, "the owner's own comment")
     table.compact()
     found = deltalake.DeltaTable(str(folder))
     names = deltalake.QueryBuilder().register("t", found).execute("SELECT id, 'x' AS site FROM t").read_all()
     merge = found.merge(names, "old.id = new.id", source_alias="new", target_alias="old")
     merge.when_matched_update({"site": "new.site"}).execute()
+    for statement in (
+        f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        f"ALTER TABLE {name} ADD COLUMNS (extra string)",
+        f"OPTIMIZE {name} ZORDER BY (received)",
+        f"VACUUM {name} RETAIN 168 HOURS",
+        f"CREATE TABLE delta.`{folder}-clone` SHALLOW CLONE {name}",
+        f"CREATE TABLE IF NOT EXISTS {name} USING delta",
+    ):
+        spark.sql(statement).collect()
     table.append(spark.createDataFrame([], TABLE.schema), replace(COMMIT, batch=3))
     DeltaTable(spark, str(folder), TABLE).check_rows()
 

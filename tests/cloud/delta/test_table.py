@@ -139,23 +139,6 @@ def test_another_table_that_is_put_in_its_place_while_the_job_runs_is_noticed(op
 
 @pytest.mark.guarantee(5)
 @pytest.mark.heavy
-def test_maintenance_while_the_job_runs_stops_nothing(opened: Opened) -> None:
-    name = f"delta.`{opened.folder}`"
-    for statement in (
-        f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
-        f"ALTER TABLE {name} ADD COLUMNS (extra string)",
-        f"OPTIMIZE {name} ZORDER BY (received)",
-        f"VACUUM {name} RETAIN 168 HOURS",
-        f"CREATE TABLE delta.`{opened.folder}-clone` SHALLOW CLONE {name}",
-        f"CREATE TABLE IF NOT EXISTS {name} USING delta",
-    ):
-        opened.spark.sql(statement).collect()
-    opened.append(batch=1)
-    assert opened.table.last_commit() == replace(COMMIT, batch=1)
-
-
-@pytest.mark.guarantee(5)
-@pytest.mark.heavy
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sets(
@@ -260,26 +243,17 @@ def test_a_path_without_a_scheme_is_in_the_default_file_system(spark: SparkSessi
 
 
 @pytest.mark.parametrize("layout", [TABLE, QUARANTINE])
-def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_log(
+def test_a_table_that_somebody_else_has_created_gets_the_properties_of_a_short_log_and_keeps_its_owners(
     spark: SparkSession, tmp_path: Path, layout: Layout
 ) -> None:
     folder = str(tmp_path / "events")
     spark.createDataFrame([], layout.schema).write.partitionBy(*layout.partitioned_by).format("delta").save(folder)
+    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
     DeltaTable(spark, folder, layout)
     properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
-    assert properties == layout.properties
+    assert properties == {**layout.properties, "delta.checkpointInterval": "7"}
     assert properties["delta.logRetentionDuration"] == "interval 1 hour"
     assert properties["delta.enableExpiredLogCleanup"] == "false"
-
-
-@pytest.mark.heavy
-def test_a_property_that_the_tables_owner_has_set_stays(spark: SparkSession, tmp_path: Path) -> None:
-    folder = str(tmp_path / "events")
-    DeltaTable(spark, folder, TABLE)
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.checkpointInterval' = '7')")
-    DeltaTable(spark, folder, TABLE)
-    properties = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").collect()[0]["properties"]
-    assert properties == {**TABLE.properties, "delta.checkpointInterval": "7"}
 
 
 @pytest.mark.parametrize("left", ["", ".00000000000000000000.json.6d9c1c6a-7cb8-4a38-9a3d-5fd3bf5ad7ab.tmp"])
@@ -291,18 +265,12 @@ def test_a_table_whose_creation_was_killed_before_its_first_version_is_created(
     log.mkdir(parents=True)
     if left:
         (log / left).write_text('{"commitInfo":')
+    assert not DeltaTable.exists(spark, str(tmp_path / "events"))
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
     table.append(spark.createDataFrame([], TABLE.schema), COMMIT)
     assert DeltaTable(spark, str(tmp_path / "events"), TABLE).last_commit() == COMMIT
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path / 'events'}`").collect()[0]
+    assert DeltaTable.exists(spark, str(tmp_path / "events"))
     assert detail["id"] == table.id
     assert detail["partitionColumns"] == [*TABLE.partitioned_by]
     assert TABLE.properties.items() <= detail["properties"].items()
-
-
-def test_a_log_without_a_version_is_no_table(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "events" / "_delta_log").mkdir(parents=True)
-    assert not DeltaTable.exists(spark, str(tmp_path / "events"))
-    assert not DeltaTable.exists(spark, str(tmp_path / "other"))
-    DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    assert DeltaTable.exists(spark, str(tmp_path / "events"))

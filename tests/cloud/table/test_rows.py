@@ -15,21 +15,18 @@ from cloud.delta.sink import TABLE
 from cloud.delta.table import DeltaTable
 from cloud.stream.records import read_records
 from cloud.table import id_reuse, lookup
-from cloud.table.commits import Commit
 from cloud.table.rows import SCHEMA, decode
 from contract.event import TIME_MAX, Event
 from contract.fields import RETENTION_SECONDS
 from contract.record import ClockTrust, json_text
 from tests.cloud.gateway import Gateway, Record
-from tests.cloud.tables import topic
+from tests.cloud.tables import ACCEPTED, COMMIT, DAY, DEVICE, topic
 
 pytestmark = pytest.mark.spark
 
-DEVICE = "urn:dev:mac:0000000000000001"
 LATER = b',"later":{"data":{"units":[1.10]}},"more":-1.50'
 ADDED = [(b"", b""), (LATER, LATER), (b"", b',"last":{"a":1.50}')]
 """What a later gateway adds in front of `data`, and at the end."""
-ACCEPTED = 1_700_000_000_000
 DECODING_SECONDS_MAX = 60
 
 names = st.text(max_size=8)
@@ -95,7 +92,7 @@ def test_objects_stay_the_exact_texts_whatever_else_a_later_gateway_sends(
 
 @pytest.mark.guarantee(5)
 def test_a_value_that_fails_keeps_its_bytes_and_has_no_data(spark: SparkSession) -> None:
-    record = Gateway().record(Event(DEVICE, id=1, time=1_700_000_000_000, data={"a": 1}))
+    record = Gateway().record(Event(DEVICE, id=1, time=ACCEPTED, data={"a": 1}))
     head = record.value[: record.value.index(b'"via"')]
     tails = [b'"data":{"a":}}', b'"received":"soon"}', b'"x":1}', b'"via":7,"data":{"a":[1}}']
     times = [2**63 - 1, -(10**16), TIME_MAX + 1]
@@ -136,15 +133,12 @@ def test_days_without_a_place_share_one(spark: SparkSession) -> None:
 def test_a_time_far_from_its_append_makes_no_partition_of_its_own(spark: SparkSession) -> None:
     """A sender of arbitrary times would otherwise create a folder for each of 36,525 days."""
     ages = {-3: False, -2: True, 366: True, 367: False}
-    events = [Event(DEVICE, id=1, time=ACCEPTED - age * 86_400_000) for age in ages]
+    events = [Event(DEVICE, id=1, time=ACCEPTED - age * DAY) for age in ages]
     rows = decoded(spark, Gateway().records(events), appended=ACCEPTED)
     assert [row["day"] != date(1970, 1, 1) for row in rows] == list(ages.values())
 
 
-DAY = 86_400_000
-FIRST = 1_700_000_000_000
-EVENT = Event("urn:dev:mac:0000000000000001", id=1, data={"n": 1})
-COMMIT = Commit("t", "c", 1, 0, "events", "id", {0: 0}, {0: 9}, {0: 0}, 0, 60)
+EVENT = Event(DEVICE, id=1, data={"n": 1})
 
 
 def read(spark: SparkSession, record: Record, appended: int, offset: int = 0) -> DataFrame:
@@ -162,8 +156,8 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    table.append(decode(read(spark, record(FIRST, ClockTrust.TRUSTED, "gw-1"), FIRST)), COMMIT)
-    copy = read(spark, record(0, ClockTrust.UNTRUSTED, "gw-2"), FIRST + 60_000, 1)
+    table.append(decode(read(spark, record(ACCEPTED, ClockTrust.TRUSTED, "gw-1"), ACCEPTED)), COMMIT)
+    copy = read(spark, record(0, ClockTrust.UNTRUSTED, "gw-2"), ACCEPTED + 60_000, 1)
     found = lookup.find(copy, table.rows(), lookup.Search(1))
 
     assert found.count == 1
@@ -175,16 +169,16 @@ def test_a_clock_that_nobody_trusts_makes_no_copy_look_like_an_id_used_again(
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [
-        ((FIRST, ClockTrust.TRUSTED), (FIRST + 1_000, ClockTrust.UNTRUSTED)),
-        ((FIRST + 29 * DAY, ClockTrust.UNTRUSTED), (FIRST + 30 * DAY, ClockTrust.TRUSTED)),
+        ((ACCEPTED, ClockTrust.TRUSTED), (ACCEPTED + 1_000, ClockTrust.UNTRUSTED)),
+        ((ACCEPTED + 29 * DAY, ClockTrust.UNTRUSTED), (ACCEPTED + 30 * DAY, ClockTrust.TRUSTED)),
     ],
 )
 def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
     spark: SparkSession, tmp_path: Path, earlier: tuple[int, ClockTrust], later: tuple[int, ClockTrust]
 ) -> None:
     table = DeltaTable(spark, str(tmp_path / "events"), TABLE)
-    table.append(decode(read(spark, record(*earlier, "gw-1"), FIRST)), COMMIT)
-    again = read(spark, record(*later, "gw-2"), FIRST + 30 * DAY, 1)
+    table.append(decode(read(spark, record(*earlier, "gw-1"), ACCEPTED)), COMMIT)
+    again = read(spark, record(*later, "gw-2"), ACCEPTED + 30 * DAY, 1)
     found = lookup.find(again, table.rows(), lookup.Search(1))
 
     reused = id_reuse.reused_ids(again, found.rows, RETENTION_SECONDS, has_equals=False)
@@ -193,9 +187,9 @@ def test_a_clock_that_nobody_trusts_hides_no_id_used_again(
 
 @pytest.mark.guarantee(5)
 def test_a_clock_that_nobody_trusts_joins_no_two_events_in_the_dedups_state(spark: SparkSession) -> None:
-    first = read(spark, record(FIRST, ClockTrust.TRUSTED, "gw-1"), FIRST)
-    again = read(spark, record(FIRST, ClockTrust.UNTRUSTED, "gw-2"), FIRST + 30 * DAY, 1)
-    copy = read(spark, record(FIRST - 900 * DAY, ClockTrust.UNTRUSTED, "gw-2"), FIRST, 2)
+    first = read(spark, record(ACCEPTED, ClockTrust.TRUSTED, "gw-1"), ACCEPTED)
+    again = read(spark, record(ACCEPTED, ClockTrust.UNTRUSTED, "gw-2"), ACCEPTED + 30 * DAY, 1)
+    copy = read(spark, record(ACCEPTED - 900 * DAY, ClockTrust.UNTRUSTED, "gw-2"), ACCEPTED, 2)
 
     assert first.union(again).dropDuplicates(["key"]).count() == 2
     assert first.union(copy).dropDuplicates(["key"]).count() == 1
