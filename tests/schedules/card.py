@@ -58,11 +58,7 @@ class Card:
         self.folder = root / "0"
         self.folder.mkdir(parents=True)
         self._recording = self._recorded()
-        self._backup: Path | None = None
-
-    @property
-    def has_backup(self) -> bool:
-        return self._backup is not None
+        self.backup: Path | None = None
 
     def below(self, patch: pytest.MonkeyPatch) -> None:
         """Have the stores of the next life write to this card."""
@@ -77,15 +73,15 @@ class Card:
 
     def back_up(self) -> None:
         """Make an image of the card, as of now."""
-        self._backup = self.folder.with_name(f"{self._life}-backup")
-        self._copy_to(self._backup, lambda _: True)
+        self.backup = self.folder.with_name(f"{self._life}-backup")
+        self._copy_to(self.backup, lambda _: True)
 
     def restore(self) -> None:
         """Leave to the next life the image."""
-        assert self._backup is not None
-        self.folder = self._backup
+        assert self.backup is not None
+        self.folder = self.backup
         self._copy(lambda _: True)
-        self._backup = None
+        self.backup = None
 
     def leave_killed(self) -> None:
         """Leave to the next life all files as they are now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -67,8 +68,17 @@ class Faults:
             at = random.uniform(0.0, FAULT_SECONDS)
             self.planned.append(f"{name} at {at:.3f} s")
             world.scheduler.call(at, name, fault)
+        self._later(FAULT_SECONDS + 5.0, "all is well", self._end)
+
+    def _later(self, seconds: float, name: str, run: Callable[[], None]) -> None:
+        """Run a step after some time, until which the faults are not over."""
         self._pending += 1
-        world.scheduler.call(FAULT_SECONDS + 5.0, "all is well", self._end)
+
+        def end() -> None:
+            self._pending -= 1
+            run()
+
+        self._world.scheduler.call(seconds, name, end)
 
     def stored_in_part(self) -> None:
         """End the agent where that is due once one part of a divided delivery is stored."""
@@ -78,14 +88,15 @@ class Faults:
 
     def _all(self) -> list[tuple[str, Callable[[], None]]]:
         random, cluster = self._random, self._world.cluster
+        coordinator = cluster.coordinator
         of_lanes: list[tuple[str, Callable[[], None]]] = [
             ("kill in a divided delivery", lambda: self._end_at_division(cut=False)),
             ("power cut in a divided delivery", lambda: self._end_at_division(cut=True)),
         ]
         of_transactions: list[tuple[str, Callable[[], None]]] = [
             *[("torn transaction", self._tear)] * 3,
-            ("late ends of transactions in partitions", self._delay_ends),
-            ("late requests to commit", self._delay_request),
+            ("late ends of transactions in partitions", partial(setattr, coordinator, "late", 0.5)),
+            ("late requests to commit", partial(setattr, coordinator, "delayed", 0.5)),
             ("partition without a leader", self._take_leader),
             ("kills in an outage of Kafka", self._kill_in_outage),
         ]
@@ -107,7 +118,6 @@ class Faults:
         ]
 
     def _end(self) -> None:
-        self._pending -= 1
         self._cuts_at_division = None
         world = self._world
         coordinator = world.cluster.coordinator
@@ -165,7 +175,7 @@ class Faults:
         Acked events that only the newer card has are lost with it, and no software could change that.
         """
         world = self._world
-        if not world.card.has_backup and world.gateway.is_up:
+        if world.card.backup is None and world.gateway.is_up:
             world.card.back_up()
             world.scheduler.call(self._random.uniform(0.5, 8.0), "gateway idle?", self._exchange_when_idle)
 
@@ -186,12 +196,7 @@ class Faults:
         self._start_later(1.0)
 
     def _start_later(self, seconds: float) -> None:
-        self._pending += 1
-        self._world.scheduler.call(seconds, "agent starts again", self._start_agent)
-
-    def _start_agent(self) -> None:
-        self._pending -= 1
-        self._world.start_agent()
+        self._later(seconds, "agent starts again", self._world.start_agent)
 
     def _step_clock(self, seconds: int) -> None:
         self._world.clocks.offset_ms += seconds * 1000
@@ -200,8 +205,7 @@ class Faults:
 
     def _begin_outage(self, seconds: float) -> None:
         self._world.cluster.is_up = False
-        self._pending += 1
-        self._world.scheduler.call(seconds, "Kafka is back", self._end_outage)
+        self._later(seconds, "Kafka is back", self._end_outage)
 
     def _kill_in_outage(self) -> None:
         """Begin an outage in which the agent is killed again and again: its next batch has events of several epochs."""
@@ -230,14 +234,6 @@ class Faults:
         elif coordinator.tears:
             self._world.scheduler.call(OPEN_SECONDS, "transaction open?", self._kill_in_transaction)
 
-    def _delay_ends(self) -> None:
-        """Have the coordinator reach half of the partitions late."""
-        self._world.cluster.coordinator.late = 0.5
-
-    def _delay_request(self) -> None:
-        """Have half of the requests to commit arrive only after the next transaction has begun."""
-        self._world.cluster.coordinator.delayed = 0.5
-
     def _take_leader(self) -> None:
         """Leave a partition without a leader for some time; then another one has everything."""
         cluster = self._world.cluster
@@ -245,24 +241,20 @@ class Faults:
         if number in cluster.leaderless:
             return
         cluster.leaderless.add(number)
-        self._pending += 1
 
         def elect() -> None:
-            self._pending -= 1
             cluster.leaderless.discard(number)
             cluster.elect(number)
 
-        self._world.scheduler.call(self._random.uniform(0.5, 40.0), "leader again", elect)
+        self._later(self._random.uniform(0.5, 40.0), "leader again", elect)
 
     def _end_outage(self) -> None:
         self._world.cluster.is_up = True
-        self._pending -= 1
         if self._loading.random() < LOADING_SHARE:
-            self._world.cluster.loading = self._loading
-            self._world.scheduler.call(self._loading.uniform(*LOADING_SECONDS), "offsets are loaded", self._loaded)
-
-    def _loaded(self) -> None:
-        self._world.cluster.loading = None
+            cluster = self._world.cluster
+            cluster.loading = self._loading
+            loaded = partial(setattr, cluster, "loading", None)
+            self._world.scheduler.call(self._loading.uniform(*LOADING_SECONDS), "offsets are loaded", loaded)
 
     def _truncate(self) -> None:
         cluster = self._world.cluster

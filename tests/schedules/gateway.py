@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -86,7 +87,7 @@ class UdpSocket:
 
         def receive(datagram: bytes, source: tuple[str, int]) -> None:
             self._waiting.append((datagram, endpoint_of((f"::ffff:{source[0]}", source[1], 0, 0), b""), False))
-            loop.wake()
+            loop._write_to_self()
 
         loop.is_readable[DESCRIPTOR] = lambda: bool(self._waiting)
         self._network.bind(loop.process, (HOST, PORT), receive)
@@ -104,23 +105,21 @@ class UdpSocket:
         self._network.send(datagram, (HOST, PORT), (host.removeprefix("::ffff:"), port))
 
 
+@dataclass(slots=True)
 class Gateway:
     """One gateway over all lives of its agent."""
 
-    def __init__(
-        self, scheduler: Scheduler, network: Network, card: Card, settings_of: Callable[[Path], Settings]
-    ) -> None:
-        """Prepare; `settings_of` returns the agent's settings for a folder."""
-        self._scheduler = scheduler
-        self._settings_of = settings_of
-        self._network = network
-        self._card = card
-        self._lives = 0
-        self._stop: asyncio.Event | None = None
-        self._loop: VirtualLoop | None = None
-        self.process: Process | None = None
-        self._stores: dict[str, EventStore] = {}
-        """The latest of each lane."""
+    _scheduler: Scheduler
+    _network: Network
+    _card: Card
+    _settings_of: Callable[[Path], Settings]
+    """Returns the agent's settings for a folder."""
+    _lives: int = 0
+    _stop: asyncio.Event | None = None
+    _loop: VirtualLoop | None = None
+    process: Process | None = None
+    _stores: dict[str, EventStore] = field(default_factory=dict)
+    """The latest of each lane."""
 
     @property
     def is_up(self) -> bool:

@@ -98,6 +98,4 @@ class Job:
             given = {} if starting == "earliest" else orjson.loads(starting)[TOPIC]
             folder.starts = lows | {int(number): offset for number, offset in given.items()}
         admin = spark.KafkaAdmin(self._scheduler, self._cluster)
-        return spark.Query(
-            self._scheduler, admin, self._cluster, folder, writer, self._wall_ms, offsets_max=self._offsets_max
-        )
+        return spark.Query(self._scheduler, admin, self._cluster, folder, writer, self._wall_ms, self._offsets_max)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from tests.schedules.scheduler import Process, Scheduler, Task
@@ -121,9 +122,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._task is not None:
             self._scheduler.wake(self._task)
 
-    def wake(self) -> None:
-        self._write_to_self()
-
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
         self._readers[fd] = (self.is_readable[fd], asyncio.Handle(callback, args, self))
 
@@ -141,25 +139,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., Any], *args: Any
     ) -> Any:
-        future = self.create_future()
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+        answer: Future[Any] = Future()
+        answer.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
-                result, failure = func(*args), None
+                answer.set_result(func(*args))
             except BaseException as error:  # noqa: BLE001  # handed to whoever awaits it
-                result, failure = None, error
-            self.call_soon_threadsafe(settle, result, failure)
+                answer.set_exception(error)
 
         self._scheduler.spawn(self.process, "executor", run)
-        return future
+        return asyncio.wrap_future(answer, loop=self)
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

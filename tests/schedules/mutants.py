@@ -4,22 +4,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from agent.forward.modes import exactly_once, transactional
+from agent.forward.modes.confirmation import Confirmation
+from agent.forward.modes.exactly_once import TransactionalSession
+from agent.forward.modes.in_flight import InFlightBatch
+from agent.forward.modes.transaction import Intent
+from agent.forward.receipts import poller
+from agent.forward.receipts import rules as receipt_rules
+from agent.forward.receipts.rules import BatchDecision, PartitionView, Rules, Verdict
+from agent.store.lanes import JoinedOutcome
+from agent.store.outbox import StoreOutbox
+from agent.store.port import Batch, Offsets, Outcome
+from agent.store.ranges import Coverage
+from cloud.stream import offsets
+from cloud.stream.receipts import Receipts
+from cloud.stream.topic_log import ReadLog
+from cloud.table.commits import Commit
 from tests.crashes.mutants import commits_without_flush
 from tests.simulators.mutants import ack_before_commit, fingerprint_forgotten, receipt_before_commit, sequence_reused
 
 
 def mark_before_report() -> None:
     """Count a batch as acked once it is sent."""
-    from agent.forward.modes.in_flight import InFlightBatch
-
     InFlightBatch.acked = property(lambda batch: batch.failure is None)  # type: ignore[assignment]
 
 
 def purge_before_receipt() -> None:
     """Count what is forwarded as processed."""
-    from agent.store.outbox import StoreOutbox
-    from agent.store.port import Batch
-
     mark = StoreOutbox.mark_forwarded
 
     def mark_both(self: StoreOutbox, batch: Batch, note: tuple[str, str] | None = None) -> None:
@@ -31,7 +42,6 @@ def purge_before_receipt() -> None:
 
 def holes_purged() -> None:
     """Purge up to the last processed event, whatever is before it."""
-    from agent.store.ranges import Coverage
 
     def processed_to(self: Coverage, floor: int) -> int:
         return max((last for _, last in self.processed), default=floor - 1)
@@ -41,7 +51,6 @@ def holes_purged() -> None:
 
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
-    from agent.forward.modes.confirmation import Confirmation
 
     def take_any(self: Confirmation, window: Any) -> Any:
         return self._take_shared(window) or self._take_own()
@@ -51,8 +60,6 @@ def topic_unchecked() -> None:
 
 def leader_unchecked() -> None:
     """Mark a batch whose leader has changed between send and ack, under the later epoch."""
-    from agent.forward.modes.in_flight import InFlightBatch
-    from agent.store.port import Batch, Offsets
 
     def batch(self: InFlightBatch, topic_id: str, leader_epochs: Any) -> Batch:
         spans = {
@@ -66,9 +73,6 @@ def leader_unchecked() -> None:
 
 def receipt_beyond_the_end() -> None:
     """Take a receipt although the log has lost its records, or holds others at their offsets."""
-    from agent.forward.receipts import poller
-    from agent.forward.receipts.rules import BatchDecision, Verdict
-    from agent.store.port import Batch
 
     def decide(batch: Batch, view: Any, rules: Any) -> BatchDecision:
         seen = [(view.partitions[number].committed or 0, span) for number, span in batch.partitions.items()]
@@ -82,25 +86,18 @@ def receipt_beyond_the_end() -> None:
 
 def receipt_of_the_next() -> None:
     """Take the offset that a group has committed for one that it has read."""
-    from agent.forward.receipts import rules as module
-    from agent.forward.receipts.rules import BatchDecision, PartitionView, Rules
-    from agent.store.port import Batch
-
-    decide = module._decide_partition
+    decide = receipt_rules._decide_partition
 
     def decide_one_more(batch: Batch, partition: int, view: PartitionView, rules: Rules) -> BatchDecision:
         if view.committed is not None and view.log_end is not None:
             view = replace(view, committed=min(view.committed + 1, view.log_end))
         return decide(batch, partition, view, rules)
 
-    module._decide_partition = decide_one_more
+    receipt_rules._decide_partition = decide_one_more
 
 
 def receipt_of_one_more() -> None:
     """Commit offsets that are one beyond what the table has read."""
-    from cloud.stream.receipts import Receipts
-    from cloud.table.commits import Commit
-
     send = Receipts._send
 
     def send_one_more(self: Receipts, commit: Commit, check: Callable[[], None] = lambda: None) -> bool:
@@ -113,22 +110,16 @@ def receipt_of_one_more() -> None:
 
 def log_unchecked_by_the_job() -> None:
     """Read on in a topic or a log that has lost records."""
-    from cloud.stream.topic_log import ReadLog
 
     def check(self: ReadLog, read: Any, ends: Any) -> dict[int, int]:
         return {number: end.leader_epoch or 0 for number, end in self._client.ends({**read.ends, **ends}).items()}
 
     ReadLog.check = check  # type: ignore[method-assign]
-    from cloud.stream import offsets
-
     offsets.check_log = lambda *_: None
 
 
 def first_part_acked() -> None:
     """Answer a delivery of several lanes once its first part is stored."""
-    from agent.store.lanes import JoinedOutcome
-    from agent.store.port import Outcome
-
     add = JoinedOutcome.add
 
     def add_for_all(self: JoinedOutcome, part: int, outcome: Outcome) -> None:
@@ -141,33 +132,24 @@ def first_part_acked() -> None:
 
 def middle_epochs_unknown() -> None:
     """Note of a transaction's labels those of the first and of the last epoch."""
-    from agent.forward.modes import exactly_once
-    from agent.forward.modes.transaction import Intent
-
     module: Any = exactly_once
     module.Intent = lambda marker, previous, batch, labels: Intent(marker, previous, batch, (labels[0], labels[-1]))
 
 
 def sent_again_without_a_look() -> None:
     """Send the events of a transaction again whose outcome was not observed."""
-    from agent.forward.modes import exactly_once
-
     module: Any = exactly_once
     module.is_visible = lambda *_: False
 
 
 def abort_unnoticed() -> None:
     """Mark a transaction that was reported as committed, and whose records another producer has aborted."""
-    from agent.forward.modes import exactly_once
-
     module: Any = exactly_once
     module.is_committed = lambda *_: True
 
 
 def not_cleared() -> None:
     """Commit a session's first transaction with what may hang from before in its partitions."""
-    from agent.forward.modes.exactly_once import TransactionalSession
-
     fill = TransactionalSession._fill
 
     def fill_as_cleared(self: TransactionalSession, *arguments: Any) -> Any:
@@ -180,16 +162,12 @@ def not_cleared() -> None:
 
 def end_sent_again() -> None:
     """Wait for the end of a transaction until the client has requested it again."""
-    from agent.forward.modes import exactly_once, transactional
-
     module: Any = exactly_once
     module.end_seconds_max = lambda _: transactional.STEP_SECONDS_MAX
 
 
 def clear_unawaited() -> None:
     """Take an abort for carried out in the partitions once it is answered."""
-    from agent.forward.modes import exactly_once
-    from agent.store.port import Batch
 
     def clear(self: exactly_once.TransactionalSession, batch: Batch, stop: Any) -> None:
         self._transactional.abort(stop)

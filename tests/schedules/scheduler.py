@@ -41,24 +41,22 @@ class Process:
     """The error that a thread ended with."""
 
 
+@dataclass(slots=True, eq=False)
 class Task:
     """A thread."""
 
-    __slots__ = ("ended", "greenlet", "loop", "name", "parked", "point", "process", "slow", "waits", "woken")
-
-    def __init__(self, name: str, process: Process, run: Run, slow: bool) -> None:
-        self.name = name
-        self.process = process
-        self.greenlet = greenlet(run)
-        self.parked = False
-        self.woken = False
-        self.waits = 0
-        """Number of the present wait, so that an old timer ends no later one."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that runs in it."""
-        self.slow = slow
-        self.point = "begins"
-        self.ended = False
+    name: str
+    process: Process
+    thread: greenlet
+    slow: bool
+    parked: bool = False
+    woken: bool = False
+    waits: int = 0
+    """Number of the present wait, so that an old timer ends no later one."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop that runs in it."""
+    point: str = "begins"
+    ended: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +82,8 @@ class Scheduler:
         self._ready: list[Task | _Call] = []
         self._timers: list[tuple[float, int, Task | _Call, int]] = []
         self._timer_number = 0
-        self._running: Task | None = None
+        self.running: Task | None = None
+        """The thread that runs; None in a step without one."""
         self._hub = getcurrent()
 
     @property
@@ -94,15 +93,10 @@ class Scheduler:
         digest.update("\n".join([*self._lines, repr(self.now)]).encode())
         return digest.hexdigest()
 
-    @property
-    def running(self) -> Task | None:
-        """The thread that runs; None in a step without one."""
-        return self._running
-
     def spawn(self, process: Process, name: str, run: Run) -> Task:
         """Begin a thread."""
-        task = Task(f"{process.name}/{name}", process, lambda: self._run(task, run), self.random.random() < SLOW_SHARE)
-        task.greenlet.parent = self._hub
+        thread = greenlet(lambda: self._run(task, run), self._hub)
+        task = Task(f"{process.name}/{name}", process, thread, self.random.random() < SLOW_SHARE)
         self._ready.append(task)
         return task
 
@@ -121,7 +115,7 @@ class Scheduler:
 
     def pause(self, point: str) -> None:
         """Run other threads first."""
-        task = self._running
+        task = self.running
         if task is None:
             return
         task.point = point
@@ -143,7 +137,7 @@ class Scheduler:
 
     def wait(self, seconds: float | None, point: str) -> bool:
         """Wait until woken; return False where the time is over first."""
-        task = self._running
+        task = self.running
         if task is None:
             raise RuntimeError(f"{point}: a step without a thread cannot wait")
         task.parked, task.woken, task.point = True, False, point
@@ -198,13 +192,13 @@ class Scheduler:
                 self.kill(process)
                 return True
         self.note(f"{item.name} {item.point}")
-        self._running = item
+        self.running = item
         if item.loop is not None:
             asyncio._set_running_loop(item.loop)
-        item.greenlet.switch()
+        item.thread.switch()
         if item.loop is not None:
             asyncio._set_running_loop(None)
-        self._running = None
+        self.running = None
         return True
 
     def _choose(self) -> Task | _Call:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from cloud.errors import KafkaError
@@ -105,6 +106,8 @@ class Checkpoint:
 class Sink:
     """A table that takes rows and their offsets in one commit."""
 
+    folders = ()
+
     def __init__(self, scheduler: Scheduler, table: Table) -> None:
         self._scheduler = scheduler
         self._table = table
@@ -112,10 +115,6 @@ class Sink:
     @property
     def id(self) -> str:
         return self._table.id
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        return ()
 
     def last_commit(self) -> Commit | None:
         return self._table.last
@@ -166,7 +165,7 @@ class KafkaAdmin:
         return self._ask("stable ends", lambda: {number: one.stable_end for number, one in enumerate(partitions)})
 
     def ends(self, partitions: Iterable[int]) -> dict[int, LogEnd]:
-        return {number: self._ask(f"end {number}", self._end_of(number)) for number in partitions}
+        return {number: self._ask(f"end {number}", partial(self._end_of, number)) for number in partitions}
 
     def latest_append(self) -> int:
         logs = self._cluster.partitions
@@ -180,7 +179,8 @@ class KafkaAdmin:
 
     def truncations(self, places: Mapping[int, LogEnd]) -> dict[int, str]:
         ends = {
-            number: self._ask(f"epoch {number}", self._end_of_epoch(number, place)) for number, place in places.items()
+            number: self._ask(f"epoch {number}", partial(self._end_of_epoch, number, place.leader_epoch))
+            for number, place in places.items()
         }
         return {number: f"its epoch ends at {end}" for number, end in ends.items() if end < places[number].offset}
 
@@ -192,17 +192,13 @@ class KafkaAdmin:
         }
         self._ask("commits offsets", lambda: self._cluster.commit_offsets(given))
 
-    def _end_of(self, number: int) -> Callable[[], LogEnd]:
-        def perform() -> LogEnd:
-            place = self._cluster.partitions[number]
-            return LogEnd(place.end, place.leader_epoch)
+    def _end_of(self, number: int) -> LogEnd:
+        place = self._cluster.partitions[number]
+        return LogEnd(place.end, place.leader_epoch)
 
-        return perform
-
-    def _end_of_epoch(self, number: int, place: LogEnd) -> Callable[[], int]:
-        assert place.leader_epoch is not None
-        epoch = place.leader_epoch
-        return lambda: self._cluster.partitions[number].end_of(epoch)
+    def _end_of_epoch(self, number: int, epoch: int | None) -> int:
+        assert epoch is not None
+        return self._cluster.partitions[number].end_of(epoch)
 
     def _ask(self, what: str, perform: Callable[[], T]) -> T:
         answer: Answer[T] = Answer(self._scheduler)
@@ -235,33 +231,26 @@ class Survivors:
         return rows
 
 
+@dataclass(slots=True)
 class Query:
     """A streaming query: plans a batch, has it written, commits it; its consumers fetch ahead."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        admin: KafkaAdmin,
-        cluster: Cluster,
-        folder: CheckpointFolder,
-        writer: Callable[[Any, int], None],
-        wall_ms: Callable[[], int],
-        *,
-        offsets_max: int,
-    ) -> None:
-        self._scheduler = scheduler
-        self._admin = admin
-        self._cluster = cluster
-        self.folder = folder
-        self._writer = writer
-        self._wall_ms = wall_ms
-        self._offsets_max = offsets_max
-        self._fetched: dict[tuple[int, int], Record | None] = {}
-        self._stopped = False
-        self._error: BaseException | None = None
-        self.isActive = True
-        self.seen: dict[bytes, int] = {}
-        self._thread = Thread(scheduler, self._run, "query")
+    _scheduler: Scheduler
+    _admin: KafkaAdmin
+    _cluster: Cluster
+    folder: CheckpointFolder
+    _writer: Callable[[Any, int], None]
+    _wall_ms: Callable[[], int]
+    _offsets_max: int
+    _fetched: dict[tuple[int, int], Record | None] = field(default_factory=dict)
+    _stopped: bool = False
+    _error: BaseException | None = None
+    isActive: bool = True  # noqa: N815  # Spark's name
+    seen: dict[bytes, int] = field(default_factory=dict)
+    _thread: Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = Thread(self._scheduler, self._run, "query")
         self._thread.start()
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty
@@ -205,36 +206,26 @@ class Queue(Generic[T]):
         return self._items.popleft()
 
 
-class Answer(Generic[T]):
-    """As concurrent.futures.Future."""
+class Answer(Future[T]):
+    """As its base, with a wait that is a switch point; the first answer counts."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self._waiters = _Waiters(scheduler)
-        self._results: list[T] = []
-        self._error: BaseException | None = None
-
-    def done(self) -> bool:
-        return bool(self._results) or self._error is not None
+        super().__init__()
+        self._switched = _Waiters(scheduler)
+        self.add_done_callback(lambda _: self._switched.wake())
 
     def set_result(self, result: T) -> None:
         if not self.done():
-            self._results.append(result)
-            self._waiters.wake()
+            super().set_result(result)
 
-    def set_exception(self, error: BaseException) -> None:
+    def set_exception(self, exception: BaseException | None) -> None:
         if not self.done():
-            self._error = error
-            self._waiters.wake()
+            super().set_exception(exception)
 
     def result(self, timeout: float | None = None) -> T:
         if not self.done():
-            self._waiters.wait(timeout, "answer")
-        if self._error is not None:
-            raise self._error
-        if not self._results:
-            raise TimeoutError
-        return self._results[0]
+            self._switched.wait(timeout, "answer")
+        return super().result(0)
 
 
 def void(_: object) -> None:

@@ -1,12 +1,13 @@
 """Kafka's clients as the agent uses them, on the simulated cluster."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.schedules.kafka.cluster import Cluster, OutOfOrder
 from tests.schedules.kafka.coordinator import Refusal
@@ -24,32 +25,7 @@ ENDED: Final = KafkaError(KafkaError._FATAL, "unable to produce")
 NOT_OPEN: Final = KafkaError(KafkaError.INVALID_TXN_STATE, "no such transaction")
 _ERRORS: Final[Mapping[object, KafkaError]] = {Refusal.FENCED: FENCED, Refusal.NOT_OPEN: NOT_OPEN}
 
-Delivered = Callable[[KafkaError | None, "Message"], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A delivery report, or a record that was read."""
-
-    number: int
-    place: int | None = None
-    record: Record | None = None
-    failure: KafkaError | None = None
-
-    def partition(self) -> int:
-        return self.number
-
-    def offset(self) -> int | None:
-        return self.place
-
-    def error(self) -> KafkaError | None:
-        return self.failure
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return [] if self.record is None else list(self.record.headers)
-
-    def leader_epoch(self) -> int | None:
-        return None if self.record is None else self.record.leader_epoch
+Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class _Client:
@@ -137,10 +113,8 @@ class Producer(_Client):
 
     def purge(self) -> None:
         self._has_ended = True
-        for number, line in self._lines.items():
-            self._fail(number, [*line.request, *line.waiting], KafkaError(KafkaError._PURGE_QUEUE, "purged"))
-            line.request = []
-            line.waiting.clear()
+        for number in self._lines:
+            self._fail(number, KafkaError(KafkaError._PURGE_QUEUE, "purged"))
 
     def _send(self, number: int) -> None:
         line = self._lines[number]
@@ -169,15 +143,14 @@ class Producer(_Client):
         line = self._lines[number]
         if line.request is not request or answer is Refusal.BUSY:
             return
-        line.request = []
         if not isinstance(answer, int):
             error = _ERRORS.get(answer, OUT_OF_ORDER)
             self._end_by(error)
-            self._fail(number, [*request, *line.waiting], error)
-            line.waiting.clear()
+            self._fail(number, error)
             return
+        line.request = []
         for place, sent in enumerate(request):
-            self._reports.append((sent.delivered, None, Message(number, answer + place)))
+            self._reports.append((sent.delivered, None, Message(partition=number, offset=answer + place)))
         self._send(number)
 
     def _end_by(self, error: KafkaError) -> None:
@@ -187,13 +160,15 @@ class Producer(_Client):
         now = self._scheduler.now
         for number, line in self._lines.items():
             if any(sent.expires < now for sent in (*line.request, *line.waiting)):
-                error = KafkaError(KafkaError._MSG_TIMED_OUT, "timed out")
-                self._fail(number, [*line.request, *line.waiting], error)
-                line.request = []
-                line.waiting.clear()
+                self._fail(number, KafkaError(KafkaError._MSG_TIMED_OUT, "timed out"))
 
-    def _fail(self, number: int, sent: Sequence[_Sent], error: KafkaError) -> None:
-        self._reports.extend((one.delivered, error, Message(number, None, failure=error)) for one in sent)
+    def _fail(self, number: int, error: KafkaError) -> None:
+        """Report all records to a partition as failed."""
+        line = self._lines[number]
+        failed = Message(partition=number, error=error)
+        self._reports.extend((one.delivered, error, failed) for one in (*line.request, *line.waiting))
+        line.request = []
+        line.waiting.clear()
 
 
 class AdminClient(_Client):
@@ -214,20 +189,18 @@ class AdminClient(_Client):
     ) -> dict[TopicPartition, Answer[Any]]:
         is_stable = isolation_level is IsolationLevel.READ_COMMITTED
         return {
-            place: self._ask("lists", self._end_of(place.partition, is_stable), request_timeout, place.partition)
+            place: self._ask(
+                "lists", partial(self._end_of, place.partition, is_stable), request_timeout, place.partition
+            )
             for place in specs
         }
 
     def poll(self, timeout: float) -> int:
         return 0
 
-    def _end_of(self, number: int, is_stable: bool) -> Callable[[], SimpleNamespace]:
-        def perform() -> SimpleNamespace:
-            place = self._cluster.partitions[number]
-            end = place.stable_end if is_stable else place.end
-            return SimpleNamespace(offset=end, leader_epoch=place.leader_epoch)
-
-        return perform
+    def _end_of(self, number: int, is_stable: bool) -> SimpleNamespace:
+        place = self._cluster.partitions[number]
+        return SimpleNamespace(offset=place.stable_end if is_stable else place.end, leader_epoch=place.leader_epoch)
 
 
 class Consumer(_Client):
@@ -287,15 +260,17 @@ class Consumer(_Client):
     def _read(self, number: int, offset: int) -> Message | None:
         place = self._cluster.partitions[number]
         if offset < place.low or offset > place.end:
-            return Message(number, offset, failure=KafkaError(KafkaError._AUTO_OFFSET_RESET, "no such offset"))
+            error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "no such offset")
+            return Message(partition=number, offset=offset, error=error)
         stable = place.stable_end
         if offset > stable:
             return None
         at = next((at for at in range(offset, stable) if place.is_visible(at)), None)
         if at is None:
-            return Message(number, stable, failure=KafkaError(KafkaError._PARTITION_EOF, "end"))
-        return Message(number, at, replace(place.log[at]))
+            return Message(partition=number, offset=stable, error=KafkaError(KafkaError._PARTITION_EOF, "end"))
+        found = place.log[at]
+        return Message(partition=number, offset=at, headers=list(found.headers), leader_epoch=found.leader_epoch)
 
     def _take(self, message: Message | None) -> None:
-        if message is not None and message.number in self._places:
+        if message is not None and message.partition() in self._places:
             self._messages.append(message)

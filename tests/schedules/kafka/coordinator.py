@@ -73,24 +73,24 @@ class _Held:
     """The partitions that do not have the decided end yet."""
 
 
+@dataclass(slots=True)
 class Coordinator:
     """Answers the requests of transactional producers, each as a step without a thread."""
 
-    def __init__(self, scheduler: Scheduler, cluster: Cluster, random: Random) -> None:
-        self._scheduler = scheduler
-        self._cluster = cluster
-        self._random = random
-        self._ids: dict[str, _Held] = {}
-        self.tears: list[Tear] = []
-        """Of the next ends."""
-        self.overtaken: list[Tear] = []
-        """Of the next commits, after which another producer takes the id."""
-        self.late = 0.0
-        """Share of the partitions that the coordinator reaches late."""
-        self.delayed = 0.0
-        """Share of the requests to commit a transaction that arrive only after the next one has begun."""
-        self._delayed: dict[str, list[Callable[[], None]]] = {}
-        """Such requests, by transactional id."""
+    _scheduler: Scheduler
+    _cluster: Cluster
+    _random: Random
+    _ids: dict[str, _Held] = field(default_factory=dict)
+    tears: list[Tear] = field(default_factory=list)
+    """Of the next ends."""
+    overtaken: list[Tear] = field(default_factory=list)
+    """Of the next commits, after which another producer takes the id."""
+    late: float = 0.0
+    """Share of the partitions that the coordinator reaches late."""
+    delayed: float = 0.0
+    """Share of the requests to commit a transaction that arrive only after the next one has begun."""
+    _delayed: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    """Such requests, by transactional id."""
 
     @property
     def is_open(self) -> bool:

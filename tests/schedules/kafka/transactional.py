@@ -1,6 +1,7 @@
 """A transactional producer as the agent uses it, on the simulated cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -60,10 +61,7 @@ class TransactionalProducer(Producer):
 
     def _end(self, outcome: Outcome, timeout: float) -> None:
         coordinator, name = self._cluster.coordinator, self._transactional_id
-
-        def end() -> Refusal | None:
-            return coordinator.end(name, self._id, outcome)
-
+        end = partial(coordinator.end, name, self._id, outcome)
         if self._added:
             is_delayed = outcome is Outcome.COMMITTED and coordinator.delay(name, lambda: void(end()))
             self._call(outcome.value, end, timeout, is_delayed=is_delayed)
