@@ -46,23 +46,8 @@ class Call:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A call, and what happens to it: kill, torn, short or the name of an error."""
-
-    scenario: str
-    call: Call
-    fault: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    crash: Crash
-    wrong: tuple[str, ...]
-    log: str
-
-
 def faults_of(call: Call) -> tuple[str, ...]:
+    """Return what may happen to a call: kill, torn, short or the name of an error."""
     match call.kind, call.object:
         case ("write" | "sendto", "unix"):
             return ("kill",)  # the loop wakes itself: the kernel never refuses that
@@ -108,15 +93,18 @@ class Runner:
             calls.append(Call(kind, name, seen[kind, name]))
         return calls
 
-    def crash(self, call: Call, fault: str) -> tuple[str, Finding | None]:
-        """Run the load with one fault; return the outcome, and what is wrong."""
-        wrong = self._run(lambda: self._plan(call, fault))
-        crash = Crash(self._scenario, call, fault)
+    def crash(self, call: Call, fault: str) -> str:
+        """Run the load with one fault; return the outcome, and print what is not as without one."""
+        wrong, said = self._run(lambda: self._plan(call, fault)), ""
         if wrong:
-            return "wrong", Finding(crash, tuple(wrong), self._gateway.log()[-6_000:])
-        if "!" not in self._calls.read_text().splitlines():
-            return "not reached", None
-        return ("alarm" if self._gateway.alarms() else "whole"), None
+            outcome, said = "wrong", f" {wrong}\n{self._gateway.log()[-6_000:]}"
+        elif "!" not in self._calls.read_text().splitlines():
+            outcome = "not reached"
+        else:
+            outcome = "alarm" if self._gateway.alarms() else "whole"
+        if outcome != "whole":
+            print(f"{self._scenario} {call} {fault}: {outcome}{said}", file=sys.stderr)
+        return outcome
 
     def _run(self, before: Hook) -> list[str]:
         self._calls.unlink(missing_ok=True)
@@ -194,12 +182,7 @@ def _crash(runner: Runner, arguments: argparse.Namespace, calls: Sequence[Call])
     part, parts = (int(number) for number in arguments.part.split("/"))
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     for call, fault in chosen[part - 1 :: parts]:
-        outcome, finding = runner.crash(call, fault)
-        outcomes[outcome][fault] += 1
-        if finding is not None:
-            print(f"{finding.crash}: {finding.wrong}\n{finding.log}", file=sys.stderr)
-        elif outcome != "whole":
-            print(f"{call} {fault}: {outcome}", file=sys.stderr)
+        outcomes[runner.crash(call, fault)][fault] += 1
     return {outcome: dict(counts) for outcome, counts in outcomes.items()}
 
 
