@@ -1,7 +1,5 @@
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -134,68 +132,6 @@ def test_a_record_is_of_the_gateway_whose_key_has_signed_it(spark: SparkSession,
         assert dict(zip(STAGED, judged.row, strict=True))["reason"] == reason
 
 
-REASONS = {"ce_id": "fingerprint", "ce_time": "timestamps"}
-"""Of a header that is missing."""
-BAD: dict[str, tuple[Callable[[], Record], str]] = {
-    "no headers": (lambda: replace(good(), headers=[]), "headers"),
-    "other specversion": (lambda: with_header(good(), "ce_specversion", b"0.3"), "headers"),
-    "foreign type": (lambda: with_header(good(), "ce_type", b"com.example"), "headers"),
-    "upper-case fingerprint": (lambda: with_header(good(), "ce_id", b"A" * 32), "fingerprint"),
-    "short fingerprint": (lambda: with_header(good(), "ce_id", b"ab"), "fingerprint"),
-    "another's fingerprint": (lambda: with_header(good(), "ce_id", b"ab" * 16), "value"),
-    "statement with a word less": (lambda: with_header(good(), STATEMENT, b"gw-1 00000000000000a1 1"), "headers"),
-    "statement with a word between": (lambda: with_word(good(), SHARED, "time time"), "timestamps"),
-    "gateway empty": (lambda: with_word(good(), GATEWAY, ""), "headers"),
-    "gateway too long": (lambda: Gateway("g" * 128).record(TIMED), "headers"),
-    "gateway with a control character": (lambda: Gateway("gw\x1b[2J").record(TIMED), "headers"),
-    "device too long": (lambda: Gateway().record(replace(TIMED, device="d" * 4_097)), "headers"),
-    "type too long": (lambda: Gateway().record(replace(TIMED, type="t" * 4_097)), "headers"),
-    "line feed after the fingerprint": (lambda: with_fingerprint(good(), b"ab" * 16 + b"\n"), "fingerprint"),
-    "line feed after the epoch": (lambda: with_word(good(), EPOCH, "0" * 16 + "\n"), "label"),
-    "line feed after the sequence": (lambda: with_word(good(), SEQUENCE, "1\n"), "label"),
-    "line feed after the bound": (lambda: with_word(good(), BOUND, "1\n"), "timestamps"),
-    "sequence no number": (lambda: with_word(good(), SEQUENCE, "x"), "label"),
-    "sequence below zero": (lambda: with_word(good(), SEQUENCE, "-1"), "label"),
-    "sequence with a zero in front": (lambda: with_word(good(), SEQUENCE, "01"), "label"),
-    "sequence too large": (lambda: with_word(good(), SEQUENCE, str(1 << 53)), "label"),
-    "sequence beyond 64 bits": (lambda: with_word(good(), SEQUENCE, "9" * 19), "label"),
-    "epoch not hex": (lambda: with_word(good(), EPOCH, "z" * 16), "label"),
-    "bound no number": (lambda: with_word(good(), BOUND, "yesterday"), "timestamps"),
-    "bound empty": (lambda: with_word(good(), BOUND, ""), "timestamps"),
-    "acceptance unknown": (lambda: with_word(good(), RECEIVED, "-"), "timestamps"),
-    "acceptance on the first day of all": (lambda: with_word(good(), RECEIVED, str(TIME_MIN - 1)), "timestamps"),
-    "acceptance on the last day of all": (lambda: with_word(good(), RECEIVED, str(TIME_MAX + 1)), "timestamps"),
-    "acceptance beyond 64 bits of microseconds": (lambda: with_word(good(), RECEIVED, "9" * 18), "timestamps"),
-    "acceptance beyond 64 bits": (lambda: with_word(good(), RECEIVED, "9" * 19), "timestamps"),
-    "time in the year 0": (lambda: with_header(good(), "ce_time", b"0000-01-01T00:00:00.000Z"), "timestamps"),
-    "bound after 9999": (lambda: with_word(good(), BOUND, str(TIME_MAX + 1)), "timestamps"),
-    "clock unheard of": (lambda: with_word(good(), CLOCK, "sundial"), "clock"),
-    "shared unheard of": (lambda: with_word(good(), SHARED, "maybe"), "shared"),
-    "value cut off": (lambda: replace(good(), value=good().value[:-2]), "value"),
-    "value empty": (lambda: replace(good(), value=b""), "value"),
-    "value not UTF-8": (lambda: with_value(good(), b'"t":20.5', b'"t":"\xff"'), "value"),
-    "value too long": (lambda: Gateway().record(replace(TIMED, data={"t": "x" * (8 << 20)})), "value"),
-    "another gateway": (lambda: with_word(good(), GATEWAY, "gw-2"), "contradiction"),
-    "another epoch": (lambda: with_word(good(), EPOCH, "0" * 16), "contradiction"),
-    "another sequence": (lambda: with_word(good(), SEQUENCE, "2"), "contradiction"),
-    "another device": (lambda: replace(good(), key=b"urn:dev:mac:0000000000000002"), "contradiction"),
-    "another type": (lambda: with_header(good(), "ce_type", b"oncegate.alarm"), "contradiction"),
-    "another time in the header": (
-        lambda: with_header(good(), "ce_time", b"2020-01-01T00:00:00.000Z"),
-        "contradiction",
-    ),
-    "another time in header and bound": (
-        lambda: with_word(with_header(good(), "ce_time", b"2020-01-01T00:00:00.000Z"), BOUND, "1577836800000"),
-        "contradiction",
-    ),
-    "another acceptance": (lambda: with_word(good(), RECEIVED, "1577836800000"), "contradiction"),
-    "another time as the bound": (lambda: with_word(good(), BOUND, "0"), "contradiction"),
-    "a time without its bound": (lambda: with_word(good(), BOUND, "-"), "contradiction"),
-    "another device with a quote": (lambda: replace(good(), key=b'"'), "contradiction"),
-    **{f"no {name}": (partial(without_header, good(), name), REASONS.get(name, "headers")) for name in HEADERS},
-}
-
-
 def with_value(record: Record, old: bytes, new: bytes) -> Record:
     assert old in record.value
     return replace(record, value=record.value.replace(old, new))
@@ -203,6 +139,65 @@ def with_value(record: Record, old: bytes, new: bytes) -> Record:
 
 def with_fingerprint(record: Record, name: bytes) -> Record:
     return with_value(with_header(record, "ce_id", name), dict(record.headers)["ce_id"], name)
+
+
+REASONS = {"ce_id": "fingerprint", "ce_time": "timestamps"}
+"""Of a header that is missing."""
+BAD: dict[str, tuple[Record, str]] = {
+    "no headers": (replace(good(), headers=[]), "headers"),
+    "other specversion": (with_header(good(), "ce_specversion", b"0.3"), "headers"),
+    "foreign type": (with_header(good(), "ce_type", b"com.example"), "headers"),
+    "upper-case fingerprint": (with_header(good(), "ce_id", b"A" * 32), "fingerprint"),
+    "short fingerprint": (with_header(good(), "ce_id", b"ab"), "fingerprint"),
+    "another's fingerprint": (with_header(good(), "ce_id", b"ab" * 16), "value"),
+    "statement with a word less": (with_header(good(), STATEMENT, b"gw-1 00000000000000a1 1"), "headers"),
+    "statement with a word between": (with_word(good(), SHARED, "time time"), "timestamps"),
+    "gateway empty": (with_word(good(), GATEWAY, ""), "headers"),
+    "gateway too long": (Gateway("g" * 128).record(TIMED), "headers"),
+    "gateway with a control character": (Gateway("gw\x1b[2J").record(TIMED), "headers"),
+    "device too long": (Gateway().record(replace(TIMED, device="d" * 4_097)), "headers"),
+    "type too long": (Gateway().record(replace(TIMED, type="t" * 4_097)), "headers"),
+    "line feed after the fingerprint": (with_fingerprint(good(), b"ab" * 16 + b"\n"), "fingerprint"),
+    "line feed after the epoch": (with_word(good(), EPOCH, "0" * 16 + "\n"), "label"),
+    "line feed after the sequence": (with_word(good(), SEQUENCE, "1\n"), "label"),
+    "line feed after the bound": (with_word(good(), BOUND, "1\n"), "timestamps"),
+    "sequence no number": (with_word(good(), SEQUENCE, "x"), "label"),
+    "sequence below zero": (with_word(good(), SEQUENCE, "-1"), "label"),
+    "sequence with a zero in front": (with_word(good(), SEQUENCE, "01"), "label"),
+    "sequence too large": (with_word(good(), SEQUENCE, str(1 << 53)), "label"),
+    "sequence beyond 64 bits": (with_word(good(), SEQUENCE, "9" * 19), "label"),
+    "epoch not hex": (with_word(good(), EPOCH, "z" * 16), "label"),
+    "bound no number": (with_word(good(), BOUND, "yesterday"), "timestamps"),
+    "bound empty": (with_word(good(), BOUND, ""), "timestamps"),
+    "acceptance unknown": (with_word(good(), RECEIVED, "-"), "timestamps"),
+    "acceptance on the first day of all": (with_word(good(), RECEIVED, str(TIME_MIN - 1)), "timestamps"),
+    "acceptance on the last day of all": (with_word(good(), RECEIVED, str(TIME_MAX + 1)), "timestamps"),
+    "acceptance beyond 64 bits of microseconds": (with_word(good(), RECEIVED, "9" * 18), "timestamps"),
+    "acceptance beyond 64 bits": (with_word(good(), RECEIVED, "9" * 19), "timestamps"),
+    "time in the year 0": (with_header(good(), "ce_time", b"0000-01-01T00:00:00.000Z"), "timestamps"),
+    "bound after 9999": (with_word(good(), BOUND, str(TIME_MAX + 1)), "timestamps"),
+    "clock unheard of": (with_word(good(), CLOCK, "sundial"), "clock"),
+    "shared unheard of": (with_word(good(), SHARED, "maybe"), "shared"),
+    "value cut off": (replace(good(), value=good().value[:-2]), "value"),
+    "value empty": (replace(good(), value=b""), "value"),
+    "value not UTF-8": (with_value(good(), b'"t":20.5', b'"t":"\xff"'), "value"),
+    "value too long": (Gateway().record(replace(TIMED, data={"t": "x" * (8 << 20)})), "value"),
+    "another gateway": (with_word(good(), GATEWAY, "gw-2"), "contradiction"),
+    "another epoch": (with_word(good(), EPOCH, "0" * 16), "contradiction"),
+    "another sequence": (with_word(good(), SEQUENCE, "2"), "contradiction"),
+    "another device": (replace(good(), key=b"urn:dev:mac:0000000000000002"), "contradiction"),
+    "another type": (with_header(good(), "ce_type", b"oncegate.alarm"), "contradiction"),
+    "another time in the header": (with_header(good(), "ce_time", b"2020-01-01T00:00:00.000Z"), "contradiction"),
+    "another time in header and bound": (
+        with_word(with_header(good(), "ce_time", b"2020-01-01T00:00:00.000Z"), BOUND, "1577836800000"),
+        "contradiction",
+    ),
+    "another acceptance": (with_word(good(), RECEIVED, "1577836800000"), "contradiction"),
+    "another time as the bound": (with_word(good(), BOUND, "0"), "contradiction"),
+    "a time without its bound": (with_word(good(), BOUND, "-"), "contradiction"),
+    "another device with a quote": (replace(good(), key=b'"'), "contradiction"),
+    **{f"no {name}": (without_header(good(), name), REASONS.get(name, "headers")) for name in HEADERS},
+}
 
 
 @pytest.mark.guarantee(5)
@@ -220,7 +215,8 @@ def test_a_bad_record_has_a_reason_and_never_its_twins_key(spark: SparkSession) 
     largest = Gateway("g" * 127, sequence=(1 << 53) - 2).record(replace(TIMED, device="😀" * 256, type="😀" * 64))
     big = Gateway().record(replace(TIMED, data={"t": "\x01" * (1 << 20)}))
     fine = [odd, largest, big, good()]
-    rows = read_records(topic(spark, [*fine, *(make() for make, _ in BAD.values())])).orderBy("kafka_offset").collect()
+    records = [*fine, *(record for record, _ in BAD.values())]
+    rows = read_records(topic(spark, records)).orderBy("kafka_offset").collect()
     assert [row["reason"] for row in rows[: len(fine)]] == [None] * len(fine)
     bad = rows[len(fine) :]
     assert {name: row["reason"] for name, row in zip(BAD, bad, strict=True)} == {
