@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from simulators.oracle.evidence_database import RESTORED
-from tests.schedules.kafka.cluster import GROUP, Unreliability
+from tests.schedules.kafka.cluster import GROUP
 from tests.schedules.kafka.coordinator import Tear
 from tests.schedules.scheduler import Process
 
@@ -36,24 +37,22 @@ KILLS: Final = 4
 """How often the agent is killed in an outage of Kafka, at most."""
 
 
+@dataclass(slots=True)
 class Faults:
-    def __init__(self, world: World, random: Random, other: Random, loading: Random) -> None:
-        """Prepare; `other` draws the commits after which another producer takes the gateway's id.
-
-        `loading` draws what a coordinator answers that loads its offsets twice.
-        """
-        self._world = world
-        self._random = random
-        self._other = other
-        self._loading = loading
-        self._pending = 0
-        self._ending: Process | None = None
-        """The agent that was asked to end in order."""
-        self._cuts_at_division: bool | None = None
-        """How the next delivery of several lanes ends the agent: by a power cut or a kill; None: not at all."""
-        self.planned: list[str] = []
-        self.has_exchanged_card = False
-        """Whether an older card has taken the place of the agent's."""
+    _world: World
+    _random: Random
+    _other: Random
+    """Draws the commits after which another producer takes the gateway's id."""
+    _loading: Random
+    """Draws what a coordinator answers that loads its offsets twice."""
+    _pending: int = 0
+    _ending: Process | None = None
+    """The agent that was asked to end in order."""
+    _cuts_at_division: bool | None = None
+    """How the next delivery of several lanes ends the agent: by a power cut or a kill; None: not at all."""
+    planned: list[str] = field(default_factory=list)
+    has_exchanged_card: bool = False
+    """Whether an older card has taken the place of the agent's."""
 
     @property
     def are_over(self) -> bool:
@@ -62,7 +61,7 @@ class Faults:
 
     def plan(self) -> None:
         random, world = self._random, self._world
-        world.cluster.unreliability = Unreliability(random.choice((0.0, 0.02, 0.1)), random.choice((0.0, 0.02)))
+        world.cluster.lost_share, world.cluster.late_share = random.choice((0.0, 0.02, 0.1)), random.choice((0.0, 0.02))
         for _ in range(random.randint(0, FAULTS_MAX)):
             name, fault = random.choice(self._all())
             at = random.uniform(0.0, FAULT_SECONDS)
@@ -122,7 +121,7 @@ class Faults:
         world = self._world
         coordinator = world.cluster.coordinator
         coordinator.tears, coordinator.overtaken, coordinator.late, coordinator.delayed = [], [], 0.0, 0.0
-        world.cluster.unreliability, world.cluster.loading = Unreliability(), None
+        world.cluster.lost_share, world.cluster.late_share, world.cluster.loading = 0.0, 0.0, None
         world.clocks.offset_ms = 0
         for process in (world.gateway.process, world.job.process):
             if process is not None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from cloud.committed import Committed
 from cloud.errors import KafkaError
 from cloud.runtime.disk import FlushedFolders
 from cloud.stream.checkpoint import Claim, PlannedBatch
@@ -18,7 +19,7 @@ from cloud.table.commits import Commit, Offsets
 from cloud.table.freshness import Horizon
 from cloud.table.sink import Written
 from contract.record import STATEMENT, SharedDay
-from tests.schedules.kafka.cluster import Cluster, Committed
+from tests.schedules.kafka.cluster import Cluster
 from tests.schedules.kafka.log import Record
 from tests.schedules.scheduler import Scheduler
 from tests.schedules.threads import Answer, Thread

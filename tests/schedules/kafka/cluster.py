@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, TypeVar
 from zlib import crc32
 
+from cloud.committed import Committed
 from tests.schedules.kafka.coordinator import Coordinator, Refusal
 from tests.schedules.kafka.log import Outcome, Partition, Record
 from tests.schedules.scheduler import Scheduler
@@ -24,21 +25,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    offset: int
-    leader_epoch: int | None
-    metadata: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unreliability:
-    """Shares of requests and answers; rates from 0 to 1."""
-
-    lost: float = 0.0
-    late: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class OutOfOrder:
     """The broker lacks the record before the first of a request."""
 
@@ -50,7 +36,8 @@ class Cluster:
         self._wall_ms = wall_ms
         self._topics = 0
         self._producers = 0
-        self.unreliability = Unreliability()
+        self.lost_share = self.late_share = 0.0
+        """Of the requests and answers."""
         self.is_up = True
         self.topic_id = self._new_id()
         self.partitions = [Partition() for _ in range(partitions)]
@@ -201,10 +188,10 @@ class Cluster:
 
     def _send(self, what: str, arrive: Callable[[], None], lost: Callable[[], None]) -> None:
         fate = self._random.random()
-        if fate < self.unreliability.lost:
+        if fate < self.lost_share:
             lost()
             return
-        is_late = fate < self.unreliability.lost + self.unreliability.late
+        is_late = fate < self.lost_share + self.late_share
         self._scheduler.call(self._random.uniform(*(LATE_SECONDS if is_late else WAY_SECONDS)), what, arrive)
 
     def _new_id(self) -> str:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from tests.schedules.kafka.log import Outcome
 
 if TYPE_CHECKING:
-    from tests.schedules.kafka.cluster import Cluster, Committed
+    from cloud.committed import Committed
+    from tests.schedules.kafka.cluster import Cluster
     from tests.schedules.scheduler import Scheduler
 
 TRANSACTION_SECONDS: Final = (10.0, 20.0)

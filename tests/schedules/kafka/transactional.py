@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from cloud.committed import Committed
 from tests.schedules.kafka.clients import FENCED, RETRY_SECONDS, Producer, _Sent
-from tests.schedules.kafka.cluster import Cluster, Committed
+from tests.schedules.kafka.cluster import Cluster
 from tests.schedules.kafka.coordinator import Refusal
 from tests.schedules.kafka.log import Outcome
 from tests.schedules.scheduler import Scheduler

@@ -17,13 +17,14 @@ from agent.forward.kafka.topic import TopicView, TopicWatch
 from agent.forward.modes.at_least_once import AtLeastOnce
 from agent.forward.modes.exactly_once import ExactlyOnce
 from agent.forward.receipts.group_offsets import read_labels
+from cloud.committed import Committed
 from tests.agent.forward.broker import LinkedTopic
 from tests.agent.forward.events import readings
 from tests.agent.forward.modes.answer_link import AnswerLink, Request
 from tests.agent.forward.running import GATEWAY
 from tests.schedules import threads
 from tests.schedules.kafka import clients
-from tests.schedules.kafka.cluster import TOPIC, Cluster, Committed
+from tests.schedules.kafka.cluster import TOPIC, Cluster
 from tests.schedules.kafka.coordinator import Tear
 from tests.schedules.kafka.transactional import TransactionalProducer
 from tests.schedules.scheduler import Process, Scheduler
