@@ -1,6 +1,7 @@
 """The rights that docs/kafka.md grants and docs/runbook.md denies, with a test's names in place of the pages'."""
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ lacks some of them
@@ -17,15 +18,7 @@ from tests.docs.snippets import blocks_of, programs
 
 GATEWAY = "gw-1"
 """The gateway of the page, whose login has the same name."""
-_OPERATIONS = {
-    "All": AclOperation.ALL,
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-}
-_KINDS = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "transactional_id": ResourceType.TRANSACTIONAL_ID}
-_PATTERNS = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}
+_KINDS = ("topic", "group", "transactional_id")
 
 
 def rights(topic: str, group: str, gateway: str = GATEWAY) -> list[AclBinding]:
@@ -50,15 +43,21 @@ def _granted(words: tuple[str, ...], names: Mapping[str, str]) -> Iterator[AclBi
     parser.add_argument("--add", action="store_true")
     parser.add_argument("--allow-principal")
     parser.add_argument("--deny-principal")
-    parser.add_argument("--operation", action="append", choices=_OPERATIONS, required=True)
-    parser.add_argument("--resource-pattern-type", choices=_PATTERNS, default="literal")
+    parser.add_argument("--operation", action="append", type=_operation, required=True)
+    parser.add_argument("--resource-pattern-type", default="literal")
     for kind in _KINDS:
         parser.add_argument(f"--{kind.replace('_', '-')}")
     given = parser.parse_args(words[1:])
     access = AclPermissionType.ALLOW if given.allow_principal else AclPermissionType.DENY
-    for option, resource_type in _KINDS.items():
-        if name := vars(given)[option]:
-            resource = (resource_type, names.get(name, name), _PATTERNS[given.resource_pattern_type])
+    pattern = ResourcePatternType[given.resource_pattern_type.upper()]
+    for kind in _KINDS:
+        if name := vars(given)[kind]:
+            resource = (ResourceType[kind.upper()], names.get(name, name), pattern)
             for one in given.operation:
                 user = given.allow_principal or given.deny_principal
-                yield AclBinding(*resource, user, "*", _OPERATIONS[one], access)
+                yield AclBinding(*resource, user, "*", one, access)
+
+
+def _operation(name: str) -> AclOperation:
+    """Return the operation that Kafka's tools call so, such as DescribeConfigs."""
+    return AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()]
