@@ -23,7 +23,7 @@ def main() -> int:
     shares = range(SHARES + 1) if options.all else options.share or [share_of_commit()]
     return pytest.main(
         [
-            *("-m", "heavy", "-p", "tests.ci.plugin", "-o", f"faulthandler_timeout={SECONDS_MAX}"),
+            *("-m", "heavy", "-p", "tests.ci.plugin", "-o", f"faulthandler_timeout={SECONDS_MAX}", "--durations=0"),
             *(["--ci-list"] if options.share is None else []),
             *("--ci-shares", ",".join(map(str, shares))),
             *("--ci-end", str(time.time() + (NIGHT_SECONDS_MAX if whole else SECONDS_MAX))),

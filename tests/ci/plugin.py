@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Selection:
-    """Selects heavy tests as far as the time suffices, and prints a table of the durations."""
+    """Selects heavy tests as far as the time suffices."""
 
     def __init__(self, heavy: Heavy, *, lists: bool, shares: tuple[int, ...], end: float) -> None:
         self._heavy = heavy
@@ -41,7 +41,6 @@ class Selection:
         self._shares = shares
         self._end = end
         self._durations: dict[str, list[float]] = defaultdict(list)
-        self._outcomes: dict[str, str] = {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -72,21 +71,9 @@ class Selection:
             pytest.skip(f"{left:.0f} s are left, and it takes {needed:.0f} s")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the duration of one phase of a test."""
-        if report.when == "call" or report.outcome != "passed":
-            self._outcomes[report.nodeid] = report.outcome
+        """Note how long a test has taken."""
         if report.when == "call" and report.passed:
             self._durations[function_of(report.nodeid)].append(report.duration)
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print each function with the outcomes and the seconds of its tests."""
-        terminalreporter.section("heavy tests")
-        functions: dict[str, list[str]] = defaultdict(list)
-        for name, outcome in self._outcomes.items():
-            functions[function_of(name)].append(outcome)
-        for function, outcomes in functions.items():
-            counts = " ".join(f"{outcome}={outcomes.count(outcome)}" for outcome in sorted(set(outcomes)))
-            terminalreporter.write_line(f"{sum(self._durations[function]):7.1f} s  {function}  {counts}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the durations of what has passed into tests.toml, if asked."""
