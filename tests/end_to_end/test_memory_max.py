@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import socket
 import sys
 import threading
@@ -20,7 +19,7 @@ from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
 from tests.agent.mqtt.agents import accepted, rejected
 from tests.agent.mqtt.publisher import Publisher
-from tests.support.agent_process import ask, configured
+from tests.support.agent_process import ask, configured, wait_until_ready
 from tests.support.waiting import wait_until
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -74,7 +73,6 @@ SLOW_POST = (
     b"POST /api/v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: 65000\r\n\r\n" + b" " * 60_000
 )
-READY = re.compile(r"agent=ready .*coap=\S*:(\d+) http=\S*:(\d+)")
 
 
 @contextmanager
@@ -161,11 +159,9 @@ def test_strangers_by_every_way_in_do_not_end_the_agent_within_its_memory(tmp_pa
         )
         command = group.wrap((sys.executable, "-m", "agent.cli.main", "run", "--config", str(file)))
         agent = stack.enter_context(Process(Command("agent", command, tmp_path / "agent.log")))
-        log = tmp_path / "agent.log"
-        wait_until(lambda: "mqtt=connected" in log.read_text(), "the agent is at the broker")
-        found = READY.search(log.read_text())
-        assert found is not None
-        coap_port, http_port = map(int, found.groups())
+        wait_until(lambda: "mqtt=connected" in agent.log(), "the agent is at the broker")
+        ports = wait_until_ready(agent)
+        coap_port, http_port = ports["coap"], ports["http"]
         _flood(publisher, coap_port, http_port, agent)
         assert (agent.alive, group.kills()) == (True, 0)
         wait_until(lambda: _acked(coap_port, b'{"device":"mine","id":1}'), "a sensor's event is acked")

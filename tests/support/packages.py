@@ -1,11 +1,11 @@
 """Packages of docs/examples, installed."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.docs.pages import ROOT
+from tests.support.commands import output_of
 
 
 def install_example(name: str, folder: Path) -> Path:
@@ -13,5 +13,5 @@ def install_example(name: str, folder: Path) -> Path:
     build = folder / "build"
     shutil.copytree(ROOT / "docs" / "examples" / name, build)
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--target", str(folder))
-    subprocess.run((sys.executable, "-m", "pip", "install", *options, str(build)), check=True)
+    output_of(sys.executable, "-m", "pip", "install", *options, build)
     return folder

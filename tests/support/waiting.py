@@ -98,10 +98,7 @@ def log_bytes(process: Process) -> int:
 
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait on the loop until the condition holds; fail with its description."""
-    deadline = asyncio.get_running_loop().time() + STANDSTILL_SECONDS_MAX
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {STANDSTILL_SECONDS_MAX:g} s: {what}"
-        await asyncio.sleep(LOOP_POLL_SECONDS)
+    await until_count(lambda: int(condition()), 1, what)
 
 
 async def until_count(count: Callable[[], int], goal: int, what: str, *, or_more: bool = False) -> None:
