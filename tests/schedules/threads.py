@@ -10,7 +10,7 @@ from queue import Empty
 from types import SimpleNamespace
 from typing import Any, Generic, Self, TypeVar
 
-from tests.schedules.scheduler import Process, Run, Scheduler, Task
+from tests.schedules.scheduler import Process, Scheduler, Task
 
 T = TypeVar("T")
 
@@ -143,14 +143,12 @@ class Condition:
 class Thread:
     """As threading.Thread; it belongs to the process that makes it."""
 
-    def __init__(
-        self, scheduler: Scheduler, target: Callable[..., object], name: str, args: tuple[Any, ...] = ()
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, target: Callable[[], object], name: str = "thread", **_: object) -> None:
         assert scheduler.running is not None
         self.name = name
         self._scheduler = scheduler
         self._process: Process = scheduler.running.process
-        self._run: Run = lambda: void(target(*args))
+        self._target = target
         self._task: Task | None = None
         self._waiters = _Waiters(scheduler)
 
@@ -167,7 +165,7 @@ class Thread:
 
     def _to_end(self) -> None:
         try:
-            self._run()
+            self._target()
         finally:
             assert self._task is not None
             self._task.ended = True
@@ -234,12 +232,9 @@ def void(_: object) -> None:
 
 def threading_of(scheduler: Scheduler) -> SimpleNamespace:
     """Return what stands for the module threading."""
-
-    def thread(target: Callable[..., object], name: str = "thread", daemon: bool = False) -> Thread:
-        return Thread(scheduler, target, name)
-
-    kinds = {kind.__name__: partial(kind, scheduler) for kind in (Event, Lock, Condition)}
-    return SimpleNamespace(**kinds, Thread=thread, get_native_id=lambda: 0)
+    kinds: dict[str, Callable[..., Any]] = {"Event": Event, "Lock": Lock, "Condition": Condition, "Thread": Thread}
+    made = {name: partial(kind, scheduler) for name, kind in kinds.items()}
+    return SimpleNamespace(**made, get_native_id=lambda: 0)
 
 
 def time_of(scheduler: Scheduler, start_ms: int) -> SimpleNamespace:
