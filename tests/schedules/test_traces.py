@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import astuple
@@ -13,8 +12,8 @@ import pytest
 from simulators import ledger
 from simulators.validate.command import fitting
 from simulators.validate.traces import Step, Trace, collect
-from tests.schedules import replaced
 from tests.schedules.world import World, records_of, rows_of
+from tests.support.commands import output_of
 
 SEEDS = range(1, 15)
 SECONDS_MAX = 600
@@ -22,9 +21,9 @@ SECONDS_MAX = 600
 
 def traces() -> list[Trace]:
     """Return the traces of devices; none of schedules with lanes, or whose card or topic has lost events."""
-    command = (sys.executable, "-m", "tests.schedules.test_traces", *map(str, SEEDS))
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=SECONDS_MAX)
-    return [[Step(*step) for step in trace] for line in done.stdout.splitlines() for trace in json.loads(line)]
+    command = (sys.executable, "-m", "tests.schedules.test_traces")  # a process each: what is killed is not unwound
+    found = (output_of(*command, str(seed), seconds_max=SECONDS_MAX) for seed in SEEDS)
+    return [[Step(*step) for step in trace] for text in found for trace in json.loads(text)]
 
 
 @pytest.mark.heavy
@@ -46,15 +45,6 @@ def seen(seed: int) -> list[Trace]:
         return [*collect(lines, records_of(world.cluster), rows_of(world.job.table)).by_device.values()]
 
 
-def main(*seeds: str) -> None:
-    """Run schedules, each in a process of its own, and print a line of JSON for each."""
-    replaced.places()
-    for seed in map(int, seeds):
-        if not (process := os.fork()):
-            print(json.dumps([[astuple(step) for step in trace] for trace in seen(seed)]), flush=True)
-            os._exit(0)  # what was killed is not unwound
-        assert os.waitpid(process, 0)[1] == 0
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(json.dumps([[astuple(step) for step in trace] for trace in seen(int(sys.argv[1]))]), flush=True)
+    os._exit(0)
