@@ -70,17 +70,20 @@ def in_root(root: roots.Root, folder: str, command: str) -> list[str]:
     return ["chroot", str(root.folder), "sh", "-c", f"cd {folder} && exec {command}"]
 
 
-@pytest.mark.parametrize(("device", "oscore"), [(PLAIN, ""), (PROTECTED, " oscore.conf")], ids=["plain", "OSCORE"])
-async def test_the_sensor_with_libcoap_loses_and_doubles_nothing(
-    root: roots.Root, gateway: tuple[int, Path], device: str, oscore: str
+@pytest.mark.parametrize(
+    ("kit", "command", "device"),
+    [
+        ("libcoap", f"./sensor {wakings.HOST} {{port}} {PLAIN} plain", PLAIN),
+        ("libcoap", f"./sensor {wakings.HOST} {{port}} {PROTECTED} protected oscore.conf", PROTECTED),
+        ("micropython", "micropython main.py", PYTHON),
+    ],
+    ids=["libcoap", "libcoap with OSCORE", "the Unix port of MicroPython"],
+)
+async def test_the_sensor_loses_and_doubles_nothing(
+    root: roots.Root, gateway: tuple[int, Path], kit: str, command: str, device: str
 ) -> None:
-    port, configuration = gateway
-    name = "protected" if oscore else "plain"
-    command = in_root(root, "/kits/libcoap", f"./sensor {wakings.HOST} {{port}} {device} {name}{oscore}")
-    account, lost = await wakings.live(command, root.path("/kits/libcoap"), port, wakings=WAKINGS, cuts=CUTS)
-    assert len(account.measured) >= WAKINGS - CUTS
-    assert lost > CUTS
-    wakings.judge(account, configuration, device)
+    folder = f"/kits/{kit}"
+    await wakings.live(in_root(root, folder, command), root.path(folder), *gateway, device, wakings=WAKINGS, cuts=CUTS)
 
 
 class Stranger(asyncio.DatagramProtocol):
@@ -112,14 +115,3 @@ async def test_the_sensor_with_libcoap_keeps_under_oscore_what_a_stranger_refuse
     said, _ = await wakings.wake(command, root.folder)
     transport.close()
     assert (said, stranger.answered) == ("measured 1 1\nwaiting 1\n", 1)
-
-
-async def test_the_sensor_on_the_unix_port_of_micropython_loses_and_doubles_nothing(
-    root: roots.Root, gateway: tuple[int, Path]
-) -> None:
-    port, configuration = gateway
-    command = in_root(root, "/kits/micropython", "micropython main.py")
-    account, lost = await wakings.live(command, root.path("/kits/micropython"), port, wakings=WAKINGS, cuts=CUTS)
-    assert len(account.measured) >= WAKINGS - CUTS
-    assert lost > CUTS
-    wakings.judge(account, configuration, PYTHON)

@@ -79,11 +79,19 @@ async def wake(command: Sequence[str], folder: Path, cut_after: float | None = N
 
 
 async def live(
-    commands: Sequence[str], folder: Path, port: int, *, wakings: int, cuts: int, keeps_memory: bool = True
-) -> tuple[Account, int]:
+    commands: Sequence[str],
+    folder: Path,
+    port: int,
+    configuration: Path,
+    device: str,
+    *,
+    wakings: int,
+    cuts: int,
+    keeps_memory: bool = True,
+) -> Account:
     """Wake a kit behind a bad radio, with some power cuts, and then until nothing waits; return its account.
 
-    `{port}` in the command is the link's port. The second value is the number of datagrams that were lost.
+    `{port}` in the command is the link's port. The account is compared with the events in the agent's store.
     """
     random, account = Random(SEED), Account()
     cut = set(random.sample(range(wakings), cuts))
@@ -105,16 +113,14 @@ async def live(
             if account.cuts >= cuts and account.left == 0:
                 break
             await wake_once(account.cuts < cuts)
-        return account, link.traffic["requests lost"] + link.traffic["answers lost"]
-
-
-def judge(account: Account, state: Path, device: str) -> None:
-    """Compare a kit's account with the events in the agent's store."""
-    found = Counter(events(state, device))
+        assert link.traffic["requests lost"] + link.traffic["answers lost"] > cuts
+    assert len(account.measured) >= wakings - cuts
+    found = Counter(events(configuration, device))
     assert account.left == 0, f"seed {SEED}: the queue is not empty after {account.cuts} cuts"
     assert account.refused == 0
     assert [label for label in account.measured if label not in found and label not in account.taken] == [], "lost"
     assert {label: count for label, count in found.items() if count > 1} == {}, "doubled"
+    return account
 
 
 def events(configuration: Path, device: str) -> list[Label]:
