@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +31,7 @@ PAGE = (ROOT / "docs" / "table.md").read_text()
 
 
 def section(title: str) -> str:
+    """Return what the page has under a heading of the second level."""
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -140,6 +142,7 @@ ANSWERS: dict[str, list[list[str | None]]] = json.loads(Path(__file__).with_name
 
 @pytest.fixture(scope="module")
 def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a Delta table with the rows."""
     return write_table(spark, ROWS, tmp_path_factory.mktemp("table") / "events")
 
 
@@ -163,14 +166,21 @@ def in_duckdb(delta: Path) -> Iterator[Ask]:
         yield lambda query: connection.execute(query).fetchall()
 
 
-@pytest.fixture(scope="module")
-def in_postgres(postgres: Postgres) -> Iterator[Ask]:
+@contextmanager
+def asking_postgres(postgres: Postgres, made: list[Row]) -> Iterator[Ask]:
+    """Yield how a schema of its own, with a table of these rows and the page's views, is asked."""
     name = f"q{uuid4().hex}"
     with psycopg.connect(postgres.connection, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}; SET search_path TO {name}; SET timezone TO 'UTC'".encode())
-        create_table(connection, "events", ROWS)
+        create_table(connection, "events", made)
         connection.execute(VIEWS["PostgreSQL"].encode())
         yield lambda query: connection.execute(query.encode()).fetchall()
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres: Postgres) -> Iterator[Ask]:
+    with asking_postgres(postgres, ROWS) as ask:
+        yield ask
 
 
 def plain(value: object) -> str | None:
@@ -205,6 +215,33 @@ def test_the_command_query_has_the_views_of_the_fleet_as_on_the_page() -> None:
 def test_a_query_has_its_answer(engine: str, title: str, request: pytest.FixtureRequest) -> None:
     ask: Ask = request.getfixturevalue(engine)
     assert [[*map(plain, one)] for one in ask(QUERIES[title])] == ANSWERS[title]
+
+
+def energy(made: list[Row]) -> Answer:
+    """Walk through the readings of each meter in the order of their times."""
+    meters: dict[str, list[tuple[datetime, Decimal]]] = {}
+    for one in made:
+        value = json.loads(one["data"] or "{}", parse_float=Decimal).get("energy")
+        if value is not None and one["type"] == "reading" and (one["event_time"] or one["clock"] == "trusted"):
+            meters.setdefault(one["device"], []).append((one["event_time"] or one["received"], Decimal(value)))
+    hours: dict[tuple[str, datetime], list[Decimal]] = {}
+    for device, counted in meters.items():
+        for (_, before), (time, after) in pairwise(sorted(counted)):
+            spent = hours.setdefault((device, time.replace(minute=0, second=0, microsecond=0)), [Decimal(), Decimal()])
+            spent[0] += max(after - before, Decimal())
+            spent[1] += after < before
+    return [(*key, *spent) for key, spent in sorted(hours.items())]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_energy_of_an_hour_is_what_its_readings_add_over_gaps_resets_and_exchanged_meters(
+    postgres: Postgres, seed: int
+) -> None:
+    made = noise(Random(seed))
+    with asking_postgres(postgres, made) as ask:
+        found = [[*map(plain, one)] for one in ask(QUERIES["Energy per hour"])]
+    assert found == [[*map(plain, one)] for one in energy(made)]
+    assert sum(one[3] != "0" for one in found) > 1
 
 
 def test_the_columns_of_the_page_are_those_of_the_table() -> None:
