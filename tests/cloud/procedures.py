@@ -15,7 +15,10 @@ def section(title: str) -> str:
 
 
 def statements(title: str, language: str) -> list[str]:
-    return re.findall(rf"```sql\n-- {language}\n(.*?);?\n```", section(title), re.DOTALL)
+    """Return the statements of a procedure for Delta or for PostgreSQL; one that names neither is for both."""
+    found = re.findall(r"```sql\n(?:-- (\w+)\n)?(.*?);?\n```", section(title), re.DOTALL)
+    given = [statement for named, statement in found if named in ("", language)]
+    return given if language == "Delta" else [re.sub(r"delta\.`/srv/oncegate/(\w+)`", r"\1", one) for one in given]
 
 
 def command(title: str) -> JobSettings:
