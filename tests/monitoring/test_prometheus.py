@@ -30,8 +30,10 @@ BY_OTHERS = {
     "oncegate_audit_findings",
     "oncegate_audit_sections",
     "oncegate_audit_timestamp_seconds",
+    "oncegate_relay_held",
+    "oncegate_relay_look_timestamp_seconds",
 }
-"""Metrics of the audit: tests/cloud/auditing/test_report.py."""
+"""Metrics of the audit (tests/cloud/auditing/test_report.py) and of the relay (tests/cloud/relaying/test_relay.py)."""
 
 
 def configuration(folder: Path, gateways: Sequence[int], job: int) -> Path:

@@ -432,7 +432,9 @@ def test_the_command_names_why_it_holds_and_needs_no_spark(side: Side, tmp_path:
         side.tools.forget_offsets(side.group())
         running.wait_for_log("stage=held reason=", WAIT_SECONDS_MAX)
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            assert "oncegate_relay_held 1.0" in answer.read().decode()
+            text = answer.read().decode()
+        assert "oncegate_relay_held 1.0" in text
+        assert "oncegate_relay_look_timestamp_seconds " in text
         assert running.terminate() == 1
     finally:
         running.kill()
