@@ -44,6 +44,6 @@ def _read(table: object) -> IdentityRule:
         raise ValueError(f"expected as ambiguous one of {KEEP}, {DROP}")
     if (ambiguous == DROP) != ("window" in table):
         raise ValueError('expected window together with ambiguous = "drop", and only then')
-    window = readers.positive_duration(table["window"]) if ambiguous == DROP else None
+    window = readers.entry(table, "window", readers.positive_duration) if ambiguous == DROP else None
     ordered = tuple(name for name in IDENTITY_FIELDS if name in fields)
     return IdentityRule(readers.pattern(table["device"]), ordered, window)

@@ -61,6 +61,6 @@ def _read(table: object) -> Lane:
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ValueError("expected as priority a whole number; the default lane has 0")
     patterns = {key: readers.pattern(table[key]) for key in ("device", "type") if key in table}
-    lifetime = readers.positive_duration(table["time_to_live"]) if "time_to_live" in table else None
-    gather = readers.duration(table["gather"]) if "gather" in table else None
+    lifetime = readers.entry(table, "time_to_live", readers.positive_duration) if "time_to_live" in table else None
+    gather = readers.entry(table, "gather", readers.duration) if "gather" in table else None
     return Lane(name, priority, **patterns, time_to_live_seconds=lifetime, gather_seconds=gather)

@@ -15,6 +15,7 @@ Read = Callable[[object], object]
 """Converts a value of the file to the setting's; raises ValueError with the expected form."""
 
 _Number = TypeVar("_Number", int, float)
+_Read = TypeVar("_Read")
 
 Span = tuple[int, int]
 """A span of the day, in minutes of it: from the first on, up to the last, which may be of the next day."""
@@ -150,6 +151,14 @@ positive_duration = _measure(_SECONDS, float, 0, 'a duration such as "30s", long
 size = _measure(_BYTES, int, -1, 'a size such as "64KiB", "1GiB", or bytes as a number')
 """Reads bytes."""
 positive_size = _measure(_BYTES, int, 0, 'a size such as "20kB", 1 byte or more')
+
+
+def entry(table: Mapping[str, object], key: str, read: Callable[[object], _Read]) -> _Read:
+    """Read a table's value under a key, which names what is wrong with it; raise ValueError."""
+    try:
+        return read(table[key])
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
 
 
 def hours(value: object) -> tuple[Span, ...]:
