@@ -120,7 +120,7 @@ soak: setup ## Run the whole path for HOURS with random faults, and judge every 
 	  $(if $(KEEP),--keep docs/benchmarks/soak.json)
 
 .PHONY: bench
-bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: 36 minutes on two idle, slow cores, and what it builds once
+bench: bench-agent bench-decode bench-store bench-losses bench-gateway bench-cloud ## Measure all parts beside alternatives: half an hour on two idle, slow cores, and what it builds once
 
 .PHONY: bench-more
 bench-more: bench-job bench-thin_link ## Measure the job alone, and thin links: an hour and a half
