@@ -317,12 +317,13 @@ async def test_a_value_of_another_type_is_reported_as_damage(
     assert any(defect.check == "rows" for defect in verify(tmp_path / FILE_NAME).findings)
 
 
-async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path) -> None:
+@pytest.mark.parametrize("becomes", ["device = x'00'", "raw = CAST(x'ff' AS TEXT)"])
+async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path, becomes: str) -> None:
     async with make_store(tmp_path) as store:
         for number in range(3):
             reject = Reject("d", "coap", 1, f"reason {number}", b"raw")
             await submit(store, event(number), rejects=(reject,))
-    change(tmp_path, "UPDATE rejected SET device = x'00' WHERE number = 2")
+    change(tmp_path, f"UPDATE rejected SET {becomes} WHERE number = 2")
     (tmp_path / f"{FILE_NAME}.suspect").write_text("set by the test")
     async with make_store(tmp_path):
         pass
