@@ -41,6 +41,8 @@ PARTITIONS = 3
 _ADMIN_SECONDS_MAX = 60
 DELTA, DELTA_ON_S3, ICEBERG, POSTGRES = "delta", "delta-on-s3", "iceberg", "postgres"
 _SETTINGS = {"spark.log.level": "WARN", "spark.executor.memory": "640m", "spark.executor.cores": "1"}
+_SWITCHED_OFF = {"spark.hadoop.delta.enableFastS3AListFrom": "true"}
+"""With it no table in S3 opens under Spark 4.2, and maintenance may remove one under 4.1 (decision 81)."""
 _NO_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -149,7 +151,9 @@ class CloudSide:
         if self.s3 is None:
             return options
         return replace(
-            options, settings={**_SETTINGS, **self.s3.spark_settings()}, jar_sets=(*options.jar_sets, jars.S3A)
+            options,
+            settings={**_SETTINGS, **self.s3.spark_settings(), **_SWITCHED_OFF},
+            jar_sets=(*options.jar_sets, jars.S3A),
         )
 
     def place(self, name: str) -> str:

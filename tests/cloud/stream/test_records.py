@@ -117,7 +117,11 @@ SIGNED: list[tuple[Record, str | None]] = [
 
 
 @pytest.mark.guarantee(5)
-def test_a_record_is_of_the_gateway_whose_key_has_signed_it(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gateways_in_the_plan_max", [1, 10])
+def test_a_record_is_of_the_gateway_whose_key_has_signed_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gateways_in_the_plan_max: int
+) -> None:
+    monkeypatch.setattr("cloud.stream.records._LOCAL_MAX", gateways_in_the_plan_max)
     read = read_records(topic(spark, [record for record, _ in SIGNED]), keys=key_frame(spark, KEYS, EVENTS))
     assert [row["reason"] for row in read.orderBy("kafka_offset").collect()] == [reason for _, reason in SIGNED]
     of_nobody = read_records(topic(spark, [SIGNED[0][0]]), keys=key_frame(spark, {}, EVENTS))
