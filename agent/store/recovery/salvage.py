@@ -123,6 +123,8 @@ def _copy_through_sqlite(damaged: Path, connection: sqlite3.Connection) -> None:
     """
     try:
         with closing(database.open_as_it_is(damaged)) as old:
+            # Else one text that is no longer UTF-8 would end the reading of all rows.
+            old.text_factory = lambda text: text.decode(errors="backslashreplace")
             for batch in tables.load_batches(old):
                 tables.insert_batch(connection, batch)
             tables.copy_rejects(old, connection)

@@ -270,9 +270,7 @@ def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> Non
 
 def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
     """Copy the rejected events of another store, but for those that differ in type from what was written."""
-    # SQLite cannot return bytes of a request that have become text, and ends the query.
-    rows = source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected WHERE typeof(raw) = 'blob'").fetchall()
-    for row in rows:
+    for row in source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected").fetchall():
         with suppress(DamagedStoreError):
             _reject(*row)
             connection.execute(f"INSERT OR IGNORE INTO rejected ({_REJECTED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)

@@ -317,8 +317,17 @@ async def test_a_value_of_another_type_is_reported_as_damage(
     assert any(defect.check == "rows" for defect in verify(tmp_path / FILE_NAME).findings)
 
 
-@pytest.mark.parametrize("becomes", ["device = x'00'", "raw = CAST(x'ff' AS TEXT)"])
-async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Path, becomes: str) -> None:
+@pytest.mark.parametrize(
+    ("becomes", "kept"),
+    [
+        ("device = x'00'", ["d", "d"]),
+        ("raw = CAST(x'ff' AS TEXT)", ["d", "d"]),
+        ("device = CAST(x'ff' AS TEXT)", ["d", r"\xff", "d"]),
+    ],
+)
+async def test_a_salvage_leaves_out_rejected_events_of_another_type(
+    tmp_path: Path, becomes: str, kept: list[str]
+) -> None:
     async with make_store(tmp_path) as store:
         for number in range(3):
             reject = Reject("d", "coap", 1, f"reason {number}", b"raw")
@@ -328,4 +337,4 @@ async def test_a_salvage_leaves_out_rejected_events_of_another_type(tmp_path: Pa
     async with make_store(tmp_path):
         pass
     with closing(database.open_for_reading(tmp_path / FILE_NAME)) as connection:
-        assert [reject.reason for _, reject in tables.load_rejects(connection)] == ["reason 0", "reason 2"]
+        assert [reject.device for _, reject in tables.load_rejects(connection)] == kept
