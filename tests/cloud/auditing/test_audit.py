@@ -196,7 +196,10 @@ class Side:
     def audit(self, *options: str) -> Findings:
         ends = ("--bootstrap-servers", self.servers, "--topic", self.topic, "--group", "g")
         folders = ("--table", f"{self.folder}/events", "--output", f"{self.folder}/audit")
-        return audit(self.spark, parse([*ends, *folders, "--grace", "0s", *options]))
+        try:
+            return audit(self.spark, parse([*ends, *folders, "--grace", "0s", *options]))
+        finally:  # the program ends instead; here, the plans of many audits would fill the heap
+            self.spark.catalog.clearCache()
 
     def ranges(self) -> list[tuple[str, str, int, int]]:
         rows = self.spark.read.format("delta").load(f"{self.folder}/audit/audit_ranges").collect()
