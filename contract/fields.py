@@ -1,8 +1,8 @@
 """The fields of an event: one line for each, from which records, tables and the audit are made.
 
-The job reads a field that is added here, both sinks have a column for it, and it is part of the audit's leaf where a
-record has it; the consumer without Spark has a list of its own. `contract.event.Event` holds it, and
-`contract.record.encode_tail` writes it, in this order. Later releases add to `ext` instead (docs/architecture.md).
+The job reads a field that is added here, all sinks have a column for it, and it is part of the audit's leaf where a
+record has it. `contract.event.Event` holds it, and `contract.record.encode_tail` writes it, in this order. Later
+releases add to `ext` instead (docs/architecture.md).
 """
 
 from dataclasses import dataclass

@@ -102,4 +102,4 @@ def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, WayIn]:
 
 def protocols() -> list[str]:
     """Return the protocols of all ways in that are installed."""
-    return [*limits(), *sorted(entry_points(group=GROUP).names - OWN.keys())]
+    return [*map(str, limits()), *sorted(entry_points(group=GROUP).names - OWN.keys())]

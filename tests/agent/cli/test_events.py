@@ -199,6 +199,7 @@ def test_they_are_listed_in_order_with_reason_and_bytes_and_selected(
     ):
         selected = [one["number"] for one in running_agent.shown("rejected", *words)]
         assert [number for number in selected if number in numbers] == chosen  # other tests have had events rejected
+    assert ", 'zigbee2mqtt'" in running_agent.oncegate("rejected", "--via", "").stderr
 
 
 def test_the_bytes_of_one_can_be_read_again_by_the_gateway(running_agent: RunningAgent, numbers: list[int]) -> None:
