@@ -61,6 +61,12 @@ def test_the_memory_in_which_the_kafka_client_compresses_a_request_is_used_again
     assert int(said) < 100
 
 
+def test_the_service_does_not_pay_for_what_only_its_metrics_and_readers_of_the_store_need() -> None:
+    service = "import sys, agent.cli.main, agent.service, agent.http.sources, agent.http.server"
+    code = f"{service}; print({{'prometheus_client', 'sqlite_utils'}} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
 VERSION = version("oncegate")
 
 

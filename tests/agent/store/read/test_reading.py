@@ -1,8 +1,6 @@
 """The readers' view beside the service, without writes: the events, their states, and what was purged."""
 
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
@@ -59,11 +57,6 @@ async def test_a_reader_sees_one_moment_while_the_service_commits_and_cannot_wri
             with pytest.raises(sqlite3.OperationalError, match="read"):
                 reader.table("facts").insert({"name": "x", "value": "y", "checksum": 0})
         assert (tmp_path / FILE_NAME).read_bytes() == file
-
-
-def test_the_service_does_not_pay_for_what_only_readers_need() -> None:
-    code = "import sys, agent.cli.main, agent.service; print('sqlite_utils' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def _kept(folder: Path) -> Iterator[object]:
