@@ -19,6 +19,7 @@ OURS = Receipt("table", 0, "topic-1")
 EPOCH = 3
 BATCH = Batch(1, 9, "topic-1", {0: Offsets(10, 14, EPOCH), 1: Offsets(20, 23, EPOCH)})
 PINNED, ANY = Rules("table"), Rules("table", any_commit=True)
+SENT_AGAIN = Rules("table", first_max={0: 11})
 
 
 def seen(committed: int | None, receipt: Receipt | None, log_end: int | None) -> PartitionView:
@@ -29,6 +30,16 @@ def seen(committed: int | None, receipt: Receipt | None, log_end: int | None) ->
 def read_under(epoch: int, committed: int, receipt: Receipt | None = OURS) -> PartitionView:
     """Return a partition that a later leader leads, and that the table has read as it was in a leader epoch."""
     return PartitionView(committed, receipt, 20, EPOCH + 1, epoch)
+
+
+def of_no_epoch(receipt: Receipt | None) -> PartitionView:
+    """Return a partition whose commit states no leader epoch."""
+    return PartitionView(15, receipt, 15, EPOCH)
+
+
+def led_by_the_past(committed: int, receipt: Receipt | None, log_end: int) -> PartitionView:
+    """Return a partition that a leader from before the batch's leads again."""
+    return PartitionView(committed, receipt, log_end, EPOCH - 1, EPOCH)
 
 
 DONE = seen(24, OURS, 30)
@@ -62,54 +73,29 @@ CASES = [
     ("one beyond it where any commit counts", view(seen(31, None, 30)), ANY, Verdict.HOLD),
     ("a first above the offset itself", view(seen(3, receipt("table", 4), 30)), PINNED, Verdict.HOLD),
     ("a table that begins at the end", view(seen(30, receipt("table", 30), 30)), PINNED, Verdict.RETURN),
-    ("no leader epoch", view(PartitionView(15, OURS, 15, EPOCH)), PINNED, Verdict.HOLD),
-    (
-        "no leader epoch of a table that starts above us",
-        view(PartitionView(15, receipt("table", 11), 15, EPOCH)),
-        PINNED,
-        Verdict.HOLD,
-    ),
-    ("no leader epoch where any commit counts", view(PartitionView(15, OURS, 15, EPOCH)), ANY, Verdict.HOLD),
-    ("a foreign commit without one that counts", view(PartitionView(15, None, 15, EPOCH)), ANY, Verdict.PROCESSED),
-    (
-        "a first that was raised soon after we sent again for an earlier one",
-        view(seen(15, receipt("table", 12), 15)),
-        Rules("table", first_max={0: 11}),
-        Verdict.HOLD,
-    ),
-    (
-        "the first for which we have sent others again",
-        view(seen(15, receipt("table", 11), 15)),
-        Rules("table", first_max={0: 11}),
-        Verdict.RETURN,
-    ),
-    (
-        "a foreign commit that counts, and a leader of the past",
-        view(PartitionView(15, None, 30, leader_epoch=EPOCH - 1, committed_epoch=EPOCH)),
-        ANY,
-        Verdict.HOLD,
-    ),
+    ("no leader epoch", view(of_no_epoch(OURS)), PINNED, Verdict.HOLD),
+    ("no leader epoch of a table above us", view(of_no_epoch(receipt("table", 11))), PINNED, Verdict.HOLD),
+    ("no leader epoch where any commit counts", view(of_no_epoch(OURS)), ANY, Verdict.HOLD),
+    ("a foreign commit without one that counts", view(of_no_epoch(None)), ANY, Verdict.PROCESSED),
+    ("a first raised soon after we sent again", view(seen(15, receipt("table", 12), 15)), SENT_AGAIN, Verdict.HOLD),
+    ("the first for which we sent again", view(seen(15, receipt("table", 11), 15)), SENT_AGAIN, Verdict.RETURN),
+    ("a foreign commit, and a leader of the past", view(led_by_the_past(15, None, 30)), ANY, Verdict.HOLD),
     ("read under the leader before ours", view(read_under(2, 15)), PINNED, Verdict.HOLD),
     ("read under the leader before ours, and not yet", view(read_under(2, 14)), PINNED, Verdict.WAIT),
     ("read under a later leader", view(read_under(4, 15)), PINNED, Verdict.PROCESSED),
     ("a foreign commit of the leader before ours", view(read_under(2, 15, None)), ANY, Verdict.HOLD),
     ("a foreign commit of the leader before ours, not yet", view(read_under(2, 14, None)), ANY, Verdict.WAIT),
     ("a foreign commit of a later leader", view(read_under(4, 15, None)), ANY, Verdict.PROCESSED),
-    ("a leader of the past, with all of it", view(PartitionView(15, OURS, 30, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
-    ("a leader of the past, with less", view(PartitionView(15, OURS, 2, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
-    ("a leader of the past, not yet", view(PartitionView(14, OURS, 15, EPOCH - 1, EPOCH)), PINNED, Verdict.HOLD),
+    ("a leader of the past, with all of it", view(led_by_the_past(15, OURS, 30)), PINNED, Verdict.HOLD),
+    ("a leader of the past, with less", view(led_by_the_past(15, OURS, 2)), PINNED, Verdict.HOLD),
+    ("a leader of the past, not yet", view(led_by_the_past(14, OURS, 15)), PINNED, Verdict.HOLD),
     ("no table pinned", view(seen(15, OURS, 15)), Rules(None), Verdict.HOLD),
     ("the log ends at our highest", view(seen(99, OURS, 14)), PINNED, Verdict.RETURN),
     ("the log ends below us under a foreign commit", view(seen(99, None, 2)), PINNED, Verdict.RETURN),
     ("the log's end is unknown", view(seen(99, OURS, None)), PINNED, Verdict.WAIT),
     ("nothing known of a partition", View("topic-1", {1: DONE}), PINNED, Verdict.WAIT),
     ("another topic", view(seen(15, OURS, 15), topic_id="topic-2"), PINNED, Verdict.RETURN),
-    (
-        "one partition holds, another is to be sent again",
-        view(seen(99, None, 99), seen(99, OURS, 3)),
-        PINNED,
-        Verdict.RETURN,
-    ),
+    ("one holds, another is sent again", view(seen(99, None, 99), seen(99, OURS, 3)), PINNED, Verdict.RETURN),
 ]
 
 
