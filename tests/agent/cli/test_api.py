@@ -20,8 +20,8 @@ DEVICE = "urn:dev:mac:00158d0001a2b3c4"
 BODY = Body(EVENT, 50, "application/json", DEVICE, FINGERPRINT)
 
 
-async def send(api: Api, body: Body = BODY) -> Result:
-    return await asyncio.to_thread(HttpSender(api, 0).send, body)
+async def send(api: Api) -> Result:
+    return await asyncio.to_thread(HttpSender(api, 0).send, BODY)
 
 
 async def test_a_device_sends_with_the_token_in_its_file(tmp_path: Path) -> None:

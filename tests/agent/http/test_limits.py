@@ -52,11 +52,8 @@ async def test_a_body_that_does_not_end_is_given_up(tmp_path: Path) -> None:
     async with serving(tmp_path, limits=QUICK) as served, Raw(served.server.port) as raw:
         raw.send(post_bytes(EVENT)[:-1])
         response = await raw.receive()
-    assert (response.code, response.fields["Connection"], "body" in response.document["message"]) == (
-        408,
-        "close",
-        True,
-    )
+    assert (response.code, response.fields["Connection"]) == (408, "close")
+    assert "body" in response.document["message"]
 
 
 @pytest.mark.guarantee(6)

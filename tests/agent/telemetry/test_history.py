@@ -106,11 +106,8 @@ def test_a_state_is_logged_once_and_each_reason_only_where_asked_for(caplog: pyt
     for reason in ("a", "b", "b"):
         links.report(LinkName.KAFKA, DOWN, reason)
         links.report(LinkName.RECEIPTS, HELD, reason)
-    assert [record.getMessage().split(" ")[0] for record in caplog.records] == [
-        "kafka=unreachable",
-        "receipts=held",
-        "receipts=held",
-    ]
+    logged = [message.split(" ")[0] for message in caplog.messages]
+    assert logged == ["kafka=unreachable", "receipts=held", "receipts=held"]
 
 
 def test_the_trouble_of_a_connection_that_all_lanes_share_is_shown_without_a_lane(clock: HandClock) -> None:

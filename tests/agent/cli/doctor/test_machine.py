@@ -115,7 +115,7 @@ def test_the_clock_is_told_with_the_hour_by_which_kafka_hours_counts() -> None:
 
 
 GATEWAY, MEMORY, TINY = GatewaySettings("gw1"), IdentitySettings(memory_bytes=256 << 20), StoreSettings(max_bytes=1)
-ENOUGH = StoreSettings(max_bytes=STORE_BYTES_MIN)
+SMALL, ENOUGH = StoreSettings(max_bytes=1 << 20), StoreSettings(max_bytes=STORE_BYTES_MIN)
 LEAST = AGENT_BYTES + (256 << 20)
 
 
@@ -129,11 +129,7 @@ LEAST = AGENT_BYTES + (256 << 20)
         (lambda: check_python((3, 11, 2)), Condition.FINE, "3.11.2"),
         (lambda: check_python((3, 14, 0)), Condition.WARNING, "use Python 3.13"),
         (lambda: check_sqlite((3, 40, 1)), Condition.FINE, "no other program may write"),
-        (
-            lambda: check_space(Path("/none/yet"), StoreSettings(max_bytes=1 << 20)),
-            Condition.FINE,
-            "may grow to 1.0 MB",
-        ),
+        (lambda: check_space(Path("/none/yet"), SMALL), Condition.FINE, "may grow to 1.0 MB"),
         (lambda: check_space(Path("/"), StoreSettings(max_bytes=1 << 60)), Condition.WRONG, "lower store.max_bytes"),
         (lambda: check_store_bound(TINY), Condition.WARNING, "the store may grow to 1 B"),
         (lambda: check_store_bound(ENOUGH, 1), Condition.WARNING, "the store of each lane"),

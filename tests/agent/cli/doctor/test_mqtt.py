@@ -102,9 +102,8 @@ def test_a_session_that_the_broker_has_lost_lately_is_a_warning() -> None:
     empty = GatewayStatus("gw", 0, 0, 0, EventCounts(0, 0, 0), 0, None, 0, 0, None, None, None, None)
     status = replace(empty, mqtt_sessions_lost=2, mqtt_session_lost_at=1_763_706_000_000)
     found = {days: list(check_session(status, 1_763_706_000_000 + days * 86_400_000)) for days in (1, 8)}
-    assert [(one.condition, "lost the agent's session 2 times" in one.text) for one in found[1]] == [
-        (Condition.WARNING, True)
-    ]
+    (finding,) = found[1]
+    assert (finding.condition, "lost the agent's session 2 times" in finding.text) == (Condition.WARNING, True)
     assert found[8] == []
 
 
