@@ -36,10 +36,6 @@ def with_kafka(folder: Path, **properties: str) -> Settings:
     return Settings(GatewaySettings(id="gw-1", state_dir=folder), kafka)
 
 
-def milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
 def test_all_connections_are_looked_at(authority: Authority, tmp_path: Path) -> None:
     own, _ = authority.issue("gateway.pem", DAY_SECONDS)
     kafka = {"ssl.certificate.location": str(own), "ssl.ca.pem": authority.file.read_text(), "ssl.ca.location": "probe"}
@@ -83,7 +79,7 @@ def test_the_doctor_tells_the_days(
 ) -> None:
     own, expiry = authority.issue("gateway.pem", 50 * DAY_SECONDS)
     settings = with_kafka(tmp_path, ssl_certificate_location=str(own))
-    [finding] = check_certificates(settings, milliseconds(expiry - left))
+    [finding] = check_certificates(settings, int((expiry - left).timestamp() * 1000))
     assert (finding.check, finding.condition) == ("certificate", condition)
     assert f"kafka, own: {own}" in finding.text
     assert said in finding.text

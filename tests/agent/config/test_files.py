@@ -29,10 +29,6 @@ from tests.support.calls import counted_calls
 SECONDS_MAX = 30
 
 
-def fifo(file: Path) -> None:
-    os.mkfifo(file, 0o600)
-
-
 def socket_file(file: Path) -> None:
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(file))
@@ -50,7 +46,7 @@ def not_utf8(file: Path) -> None:
 
 
 UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "FIFO": (fifo, "not a regular file"),
+    "FIFO": (lambda file: os.mkfifo(file, 0o600), "not a regular file"),
     "socket": (socket_file, "No such device or address"),
     "device": (lambda file: file.symlink_to("/dev/zero"), "not a regular file"),
     "directory": (lambda file: file.mkdir(), "not a regular file"),

@@ -33,11 +33,10 @@ class Gateway:
     store: EventStore
     pipeline: Pipeline
 
-    async def take(self, body: object, media: Media = Media.JSON, key: bytes | None = None, **more: object) -> Answer:
-        """Deliver one body, an object as JSON, and wait for the answer."""
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async def take(self, body: object) -> Answer:
+        """Deliver a body as JSON, and wait for the answer."""
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        delivery = Delivery(raw, media, "coap", "coap://[fe80::1]", retransmission_key=key, **more)  # type: ignore[arg-type]
+        delivery = Delivery(json.dumps(body).encode(), Media.JSON, "coap", "coap://[fe80::1]")
         self.pipeline.receive(delivery, answered.set_result)
         async with asyncio.timeout(60):
             return await answered

@@ -44,10 +44,6 @@ class Recorder(recorder.Recorder):
         assert session is not None
         return session
 
-    @property
-    def client_id(self) -> str:
-        return f"oncegate-{GATEWAY}-{self.session().secret}"
-
     def receive(self, delivery: Delivery, respond: Respond) -> None:
         if self.answer is None or self.answer.status in (Status.DURABLE, Status.UNAVAILABLE):
             self(delivery, respond)
@@ -64,16 +60,15 @@ class Recorder(recorder.Recorder):
     def bodies(self) -> list[bytes]:
         return [delivery.body for delivery in self.deliveries]
 
-    async def until(self, deliveries: int = 0, recorded: int = 0) -> None:
+    async def until(self, deliveries: int) -> None:
         await until_count(lambda: len(self.deliveries), deliveries, "deliveries", or_more=True)
-        await until_count(lambda: len(self.recorded), recorded, "recorded messages", or_more=True)
 
 
 @asynccontextmanager
 async def running(
     recorder: Recorder, port: int, limits: ReceptionLimits | None = None, **settings: Any
-) -> AsyncIterator[asyncio.Event]:
-    """Run the subscriber; the event stops it."""
+) -> AsyncIterator[None]:
+    """Run the subscriber."""
     mqtt = MqttSettings(enabled=True, host="127.0.0.1", port=port, **settings)
     clock = SystemClock()
     session = SessionKeeper(recorder.outbox, clock, GATEWAY, mqtt)
@@ -84,7 +79,7 @@ async def running(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(subscriber.run(stop))
         try:
-            yield stop
+            yield
         finally:
             stop.set()
 

@@ -1,7 +1,7 @@
 """A broker implemented by the test, which sends any bytes to its one client."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -70,12 +70,14 @@ class RawBroker:
                 await self._writer.drain()
 
     async def until_acknowledged(self, message_id: int) -> None:
-        async with asyncio.timeout(SECONDS_MAX), self._changed:
-            await self._changed.wait_for(lambda: message_id in self.acknowledged)
+        await self._until(lambda: message_id in self.acknowledged)
 
     async def until_connected(self, times: int) -> None:
+        await self._until(lambda: self.connections >= times and self._writer is not None)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS_MAX), self._changed:
-            await self._changed.wait_for(lambda: self.connections >= times and self._writer is not None)
+            await self._changed.wait_for(condition)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

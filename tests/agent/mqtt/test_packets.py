@@ -81,24 +81,10 @@ def pair() -> Iterator[Pair]:
 
 def received(other: socket.socket) -> bytes:
     got = b""
-    while True:
-        try:
-            piece = other.recv(65_536)
-        except BlockingIOError:
-            return got
-        if not piece:
-            return got
-        got += piece
-
-
-def gathered(ours: BufferedSocket, data: bytes) -> bytes:
-    """Send until the buffer is full; return the accepted bytes."""
-    sent = b""
-    with ours.gathering(), suppress(BlockingIOError):
-        while True:
-            ours.send(data)
-            sent += data
-    return sent
+    with suppress(BlockingIOError):
+        while piece := other.recv(65_536):
+            got += piece
+    return got
 
 
 def test_the_bytes_of_a_packet_that_takes_long_answer_the_ping(pair: Pair) -> None:
@@ -139,7 +125,10 @@ def test_what_the_kernel_does_not_take_waits_and_nothing_overtakes_it(pair: Pair
         sent += data
     with pytest.raises(BlockingIOError):
         ours.send(b"later")
-    sent += gathered(ours, data)
+    with ours.gathering(), suppress(BlockingIOError):  # until the buffer is full
+        while True:
+            ours.send(data)
+            sent += data
     got = received(other)
     while not ours.flush():
         got += received(other)

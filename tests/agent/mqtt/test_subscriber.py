@@ -1,7 +1,6 @@
 """The subscriber with a real broker: which messages are acknowledged, and come again; passwords and TLS."""
 
 import asyncio
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tests.support.waiting import until, wait_until
 EVENTS = (Subscription("plant/{device}/events", Media.JSON),)
 TAKEN_OVER = b"\xe0\x02\x8e\x00"
 """DISCONNECT with the reason 0x8E (MQTT 5 section 3.14.2.1)."""
+LIST = '[{"friendly_name":"t1","ieee_address":"0x00158d0001234567"}]'
 REFUSED = Answer(Status.UNAVAILABLE, reason="the store is full")
 
 
@@ -142,16 +142,11 @@ async def test_a_message_passed_over_while_waiting_for_the_list_comes_again(tmp_
         publisher.publish_all([("zigbee2mqtt/t1", b'{"n":%d}' % number) for number in range(40)])
         async with running(recorder, broker.port, ReceptionLimits(in_progress_max=10), version="3.1.1"):
             await asyncio.to_thread(wait_for_state, publisher, b"online")
-            publisher.publish("zigbee2mqtt/bridge/devices", _devices({"t1": "0x00158d0001234567"}), 0, retain=True)
+            publisher.publish("zigbee2mqtt/bridge/devices", LIST, 0, retain=True)
             await recorder.until(deliveries=40)
     assert recorder.bodies == [b'{"n":%d}' % number for number in range(40)]
-    assert {(delivery.via, delivery.sender) for delivery in recorder.deliveries} == {
-        ("zigbee2mqtt", "urn:dev:mac:00158d0001234567")
-    }
-
-
-def _devices(names: dict[str, str]) -> str:
-    return json.dumps([{"friendly_name": name, "ieee_address": address} for name, address in names.items()])
+    assert {one.via for one in recorder.deliveries} == {"zigbee2mqtt"}
+    assert {one.sender for one in recorder.deliveries} == {"urn:dev:mac:00158d0001234567"}
 
 
 async def test_a_subscription_of_former_settings_is_passed_over_and_said_once(
@@ -208,7 +203,7 @@ async def test_who_knows_the_gateways_id_cannot_take_its_session(broker: Mosquit
     await until(lambda: publisher.received.count(ends) == 2, "it has told its second end, too")
     other = Recorder()
     await begin_session(other, publisher, broker.port, subscriptions=EVENTS)
-    assert other.client_id != recorder.client_id
+    assert other.session().secret != recorder.session().secret
     assert recorder.session().lost == other.session().lost == 0
 
 
@@ -300,15 +295,8 @@ async def test_tls_checks_the_broker_and_shows_it_our_certificate(
         async with running(Recorder(), broker.port, tls=True, subscriptions=PLANT):
             await _until_logged(caplog, "CERTIFICATE_VERIFY_FAILED")
         recorder = Recorder()
-        async with running(
-            recorder,
-            broker.port,
-            tls=True,
-            tls_ca_file=authority.file,
-            tls_certificate_file=own,
-            tls_key_file=own,
-            subscriptions=PLANT,
-        ):
+        files: dict[str, Any] = {"tls_ca_file": authority.file, "tls_certificate_file": own, "tls_key_file": own}
+        async with running(recorder, broker.port, tls=True, **files, subscriptions=PLANT):
             await _until_logged(caplog, "mqtt=connected")
             await asyncio.to_thread(_publish, broker, tmp_path, 200)
             await recorder.until(deliveries=200)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +29,7 @@ from agent.store.files import use_mark
 from agent.store.files.folders import LANES_FOLDER, foreign_folders, store_folders
 from agent.store.lanes import LaneStores, lane_stores
 from agent.store.layout import FILE_NAME
-from agent.store.port import Reject, StoredEvent
+from agent.store.port import Reject
 from agent.store.schema import database
 from contract.event import Event, Label
 from tests.agent.store.stores import (
@@ -54,12 +55,15 @@ KEY = bytes(range(16))
 
 @asynccontextmanager
 async def opened(
-    folder: Path, *lanes: Lane, clock: HandClock | None = None, connects: Mapping[str, database.Connect] | None = None
+    folder: Path,
+    *lanes: Lane,
+    clock: HandClock | None = None,
+    connects: Mapping[str, database.Connect] | None = None,
+    **sections: Any,
 ) -> AsyncIterator[LaneStores]:
     """Open the stores of lanes; `connects` replaces how the store of a lane is opened."""
-    settings = Settings(
-        GatewaySettings(GATEWAY, folder), KafkaSettings("127.0.0.1:1"), forward=ForwardSettings(lanes=lanes)
-    )
+    gateway, forward = GatewaySettings(GATEWAY, folder), ForwardSettings(lanes=lanes)
+    settings = Settings(gateway, KafkaSettings("127.0.0.1:1"), forward=forward, **sections)
     stores = lane_stores(settings, clock or HandClock())
     for lane, connect in (connects or {}).items():
         stores.by_lane[lane]._connect = connect
@@ -67,13 +71,10 @@ async def opened(
         yield stores
 
 
-def of_sensors(stores: LaneStores, lane: str) -> list[StoredEvent]:
-    """Return the events of sensors in a lane, in order."""
-    return [event for event in stored_events(stores.by_lane[lane]) if b'"via":"gateway"' not in event.tail]
-
-
 def sizes(stores: LaneStores) -> dict[str, int]:
-    return {lane: len(of_sensors(stores, lane)) for lane in stores.by_lane}
+    """Count the events of sensors in each lane."""
+    events = {lane: stored_events(store) for lane, store in stores.by_lane.items()}
+    return {lane: sum(b'"via":"gateway"' not in event.tail for event in found) for lane, found in events.items()}
 
 
 async def test_without_lanes_there_is_one_store_and_nothing_before_it(tmp_path: Path) -> None:
@@ -142,15 +143,9 @@ async def test_a_lane_that_is_no_longer_configured_keeps_its_events_and_gets_no_
 
 
 async def test_a_full_lane_refuses_its_own_events_only(tmp_path: Path, clock: HandClock) -> None:
-    lanes = (Lane("bulk", -1, type="bulk"),)
-    settings = Settings(
-        GatewaySettings(GATEWAY, tmp_path),
-        KafkaSettings("127.0.0.1:1"),
-        store=StoreSettings(max_bytes=16 * 80_000),
-        identity=IdentitySettings(memory_bytes=16 << 20),
-        forward=ForwardSettings(lanes=lanes),
-    )
-    async with lane_stores(settings, clock) as stores:
+    lane = Lane("bulk", -1, type="bulk")
+    store, identity = StoreSettings(max_bytes=16 * 80_000), IdentitySettings(memory_bytes=16 << 20)
+    async with opened(tmp_path, lane, clock=clock, store=store, identity=identity) as stores:
         assert stores.bytes_max == 16 * 80_000
         assert stores.by_lane["bulk"]._bounds.memory_bytes == 1 << 20, "the memory of fingerprints is divided as well"
         for number in range(100):

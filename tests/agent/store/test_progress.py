@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.store import progress
 from agent.store.counts import EventCounts
-from agent.store.port import Batch, Offsets, Outbox
+from agent.store.port import Batch, Offsets
 from agent.store.progress import Progress
 from agent.store.ranges import Coverage, Ranges
 from contract.event import Event
@@ -29,19 +29,15 @@ def forwarded_positions(batches: Sequence[Batch]) -> list[int]:
     return [position for batch in batches for position in range(batch.first, batch.last + 1)]
 
 
-def mark_each(outbox: Outbox, first: int, last: int) -> None:
-    for position in range(first, last + 1):
-        outbox.mark_forwarded(one(position))
-        outbox.set_fact("intent", str(position))  # a transaction, which writes the mark
-
-
 async def test_batches_without_receipts_are_merged_also_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "BATCHES_MAX", FEW)
     async with make_store(tmp_path) as store:
         await accept(store, *(Event("d", data={"n": number}) for number in range(EVENTS)))
-        mark_each(store.outbox, 1, EVENTS)
+        for position in range(1, EVENTS + 1):
+            store.outbox.mark_forwarded(one(position))
+            store.outbox.set_fact("intent", str(position))  # a transaction, which writes the mark
         waiting = store.outbox.forwarded()
         assert len(waiting) <= FEW
         assert forwarded_positions(waiting) == list(range(1, EVENTS + 1))

@@ -34,8 +34,8 @@ COAP = (
 HTTP = (("events", WRONG, 400), ("event", WRONG, 404), ("events", b"x" * 70_000, 413), ("status", WRONG, 405))
 
 
-def answer(reason: str, status: Status = Status.UNDECODABLE) -> Answer:
-    return Answer(status, reason=reason)
+def answer(reason: str) -> Answer:
+    return Answer(Status.UNDECODABLE, reason=reason)
 
 
 def test_a_firmware_whose_every_request_is_refused_is_named_wherever_one_looks(tmp_path: Path) -> None:

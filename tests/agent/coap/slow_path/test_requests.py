@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from logging.handlers import BufferingHandler
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -274,24 +275,13 @@ def requests(options: st.SearchStrategy[Options]) -> st.SearchStrategy[bytes]:
 Exchanged = tuple[int, int, bytes, bytes]
 
 
-class Log(logging.Handler):
-    """Keeps what is logged of trouble."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.troubles: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.troubles.append(record.getMessage())
-
-
 @dataclass(frozen=True, slots=True)
 class TwinServers:
     """The fast path, and aiocoap behind the same sanitizer, in one loop; `troubles` must stay empty."""
 
     fast: CoapServer
     aiocoap: CoapServer
-    troubles: list[str]
+    troubles: list[logging.LogRecord]
     _runner: asyncio.Runner
 
     def exchange(self, port: int, raw: bytes) -> list[Exchanged]:
@@ -310,17 +300,18 @@ def by_media(delivery: Delivery, respond: Respond) -> None:
 
 @pytest.fixture(scope="module")
 def twins() -> Iterator[TwinServers]:
-    log, settings = Log(), CoapSettings(bind="[::1]:0")
+    log, settings = BufferingHandler(capacity=1_000), CoapSettings(bind="[::1]:0")
+    log.setLevel(logging.WARNING)
     logging.getLogger().addHandler(log)
     fast, slow = (CoapServer(settings, by_media, tuning=GENEROUS, fast=each) for each in (True, False))
     with asyncio.Runner() as runner:
         for server in (fast, slow):
             runner.run(server.__aenter__())
-        yield TwinServers(fast, slow, log.troubles, runner)
+        yield TwinServers(fast, slow, log.buffer, runner)
         for server in (fast, slow):
             runner.run(server.__aexit__(None, None, None))
     logging.getLogger().removeHandler(log)
-    assert log.troubles == []
+    assert log.buffer == []
 
 
 @examples

@@ -34,8 +34,7 @@ def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
     kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     outbox, clock = WatchedOutbox(), ShiftedClock()
-    asked: dict[Turn, int] = {}
-    turn, other = (Turn(HandClock(), priority, asked) for priority in (10, 0))
+    turn, other = turns(HandClock(), 10, 0)
     outbox.append(*readings(3))
     lane = ForwardedLane(turn=turn, gather_seconds=SECONDS)
 

@@ -4,6 +4,7 @@ import secrets
 import shutil
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,14 +169,14 @@ async def test_an_older_note_leads_to_the_same_digest_or_to_none_and_one_of_a_ne
 ) -> None:
     """A salvage may find the note that an earlier purge has written."""
     witness = Witness()
-    notes: list[tuple[str, str, int]] = []
+    notes = list[tuple[Any, ...]]()
     async with make_store(tmp_path / "0", clock, keep_processed_seconds=0) as store:
         for start in (1, 10, 20):
             await accept(store, *readings(start, 5))
             witness.see(stored_events(store))
             if start != 20:
                 purge_all(store, clock)
-                notes.append(_note(tmp_path / "0"))
+                notes += rows(tmp_path / "0", "SELECT name, value, checksum FROM facts WHERE name = 'section'")
     newer = f"{notes[1][1]} newer"
     notes.append(("section", newer, checksum("facts", ("section", newer))))
     for number, (note, known) in enumerate([(notes[0], False), (notes[1], True), (notes[2], True)], 1):
@@ -204,8 +205,3 @@ async def test_a_salvage_keeps_the_digest_where_it_has_lost_nothing(tmp_path: Pa
         await accept(store, *readings(40, 1))
         witness.see(stored_events(store))
     assert [(one.first, one.last) for one in witness.verified] == [(1, 11)]
-
-
-def _note(folder: Path) -> tuple[str, str, int]:
-    ((name, value, checksum),) = rows(folder, "SELECT name, value, checksum FROM facts WHERE name = 'section'")
-    return name, value, checksum

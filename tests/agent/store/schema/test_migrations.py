@@ -38,13 +38,6 @@ INSERT INTO commits SELECT first_position, count FROM events;
 
 
 @pytest.fixture
-def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run as a release whose schema is one version ahead, once a store of this one exists."""
-    steps = [*database.migrations(), NEXT_STEP]
-    monkeypatch.setattr(database, "migrations", lambda: steps)
-
-
-@pytest.fixture
 async def fingerprints(tmp_path: Path) -> list[bytes]:
     """Create a store of this release; return the fingerprints of its events, in order."""
     async with make_store(tmp_path) as store:
@@ -57,16 +50,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
-def version(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        found: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return found
-
-
 @pytest.mark.guarantee(3)
 def test_no_power_cut_during_a_migration_loses_anything(
-    tmp_path: Path, fingerprints: list[bytes], next_release: None
+    tmp_path: Path, fingerprints: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(database, "migrations", partial(list, [*database.migrations(), NEXT_STEP]))
     seed = random.randrange(1 << 32)
     print(f"seed={seed}")
     path = tmp_path / FILE_NAME
@@ -109,7 +97,8 @@ async def test_the_release_before_goes_on_with_a_store_of_the_next_one(
             labels = [event.label for event in stored_events(store)]
         assert not verify(tmp_path / FILE_NAME).findings
         assert read_status(tmp_path, GATEWAY).accepted == number + 1
-    assert version(tmp_path / FILE_NAME) == len(steps) + 1
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(steps) + 1,)
     assert len(set(labels)) == len(labels) > len(fingerprints) + 2
 
 
@@ -119,7 +108,7 @@ async def test_a_newer_store_that_only_its_release_can_open_is_left_as_it_is(
 ) -> None:
     with monkeypatch.context() as newer:
         steps = [*database.migrations(), NEXT_STEP]
-        newer.setattr(database, "migrations", lambda: steps)
+        newer.setattr(database, "migrations", partial(list, steps))
         newer.setattr(database, "BREAKING_STEP", 0 if is_damaged else len(steps))
         async with make_store(tmp_path / "newer") as store:
             await accept(store, Event(DEVICE, id=1))
