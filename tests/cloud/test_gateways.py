@@ -1,5 +1,3 @@
-"""The file of the gateways' keys."""
-
 from functools import partial
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Kafka's properties on the command lines of the programs."""
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Return a file that only its owner can read."""
     made = tmp_path / "kafka.properties"
     made.touch(mode=0o600)
     return made

@@ -1,5 +1,3 @@
-"""The notebook of docs/table.md runs on a table, and shows the pictures that its code draws."""
-
 import base64
 import io
 import json

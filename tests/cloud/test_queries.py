@@ -142,7 +142,6 @@ ANSWERS: dict[str, list[list[str | None]]] = json.loads(Path(__file__).with_name
 
 @pytest.fixture(scope="module")
 def delta(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a Delta table with the rows."""
     return write_table(spark, ROWS, tmp_path_factory.mktemp("table") / "events")
 
 

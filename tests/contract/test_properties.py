@@ -1,5 +1,3 @@
-"""Properties of a Kafka client are read from a file of its owner, and none of its values is ever printed."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The files for a public forge: valid, and naming only commands, files and pages that exist."""
-
 import re
 import sys
 from collections.abc import Iterator

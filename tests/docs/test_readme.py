@@ -1,5 +1,3 @@
-"""The first sensor of the README works as printed."""
-
 import json
 import os
 import re

@@ -1,5 +1,3 @@
-"""The example sensor in C, compiled and run against an agent over a link that loses datagrams."""
-
 import asyncio
 import shutil
 import subprocess

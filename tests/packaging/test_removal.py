@@ -16,7 +16,6 @@ STATE = "var/lib/oncegate"
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    """Return a folder with the parts of a system that the scripts use."""
     for folder in (
         STATE,
         "etc/oncegate/secrets",

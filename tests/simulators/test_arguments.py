@@ -1,5 +1,3 @@
-"""The options that the commands share, and the demo's."""
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Each link fault alone, and the laws of their composition."""
-
 from itertools import pairwise
 from random import Random
 

@@ -1,5 +1,3 @@
-"""A run is judged once no more rows arrive, and can be judged again later."""
-
 import asyncio
 import json
 import sys

@@ -1,5 +1,3 @@
-"""The report of a field test: its figures, its page, and its rebuilding from a ledger."""
-
 import json
 import re
 from collections import Counter

@@ -1,5 +1,3 @@
-"""A simulated Zigbee network never replaces the list of a real one."""
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

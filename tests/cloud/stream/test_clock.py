@@ -1,5 +1,3 @@
-"""The driver's clock and a checkpoint as Spark writes it."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The account of one event: its status, sentences in the order of its path, and the next step."""
-
 from dataclasses import replace
 
 import pytest

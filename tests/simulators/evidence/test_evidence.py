@@ -1,5 +1,3 @@
-"""The evidence from a table on disk."""
-
 import json
 from pathlib import Path
 

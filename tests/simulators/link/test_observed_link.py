@@ -1,5 +1,3 @@
-"""What a sensor does wrong on a link is named; what it does right is not."""
-
 import asyncio
 import os
 import signal

@@ -192,7 +192,6 @@ _STEPS_MAX = 150
 
 @st.composite
 def true_histories(draw: st.DrawFn) -> Run:
-    """Draw a history of one or two gateways."""
     model = Model(gateways=draw(st.integers(1, 2)))
     random = Random(draw(st.integers(0, 1 << 32)))
     for _ in range(draw(st.integers(20, _STEPS_MAX))):

@@ -1,5 +1,3 @@
-"""How long the sensors of a run report, and for how long its receipts are awaited."""
-
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable

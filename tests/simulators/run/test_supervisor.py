@@ -108,7 +108,6 @@ def ended(process: Process) -> Process:
 
 @pytest.fixture
 def services_down(services: Services, tmp_path: Path) -> Services:
-    """Return services that are all down on purpose."""
     services.down.add("job")
     services.broker.process = Process(Command("kafka", ("true",), tmp_path / "kafka.log"))
     return services

@@ -1,5 +1,3 @@
-"""Jars are pinned by the lock file, verified, and downloaded once."""
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence

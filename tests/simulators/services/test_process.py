@@ -1,5 +1,3 @@
-"""A child process can be awaited and ended, and never outlives its parent."""
-
 import subprocess
 import sys
 from pathlib import Path
