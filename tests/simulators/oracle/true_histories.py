@@ -4,8 +4,8 @@ The model shares no code with the product or the oracle: a gateway labels events
 memory that an older copy of its card lacks, forwards in order and repeats the end; the table has each fingerprint once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from random import Random
 
 from hypothesis import strategies as st
@@ -27,19 +27,6 @@ REPEATED = 3
 STEP_MILLISECONDS = 2_000
 
 
-class Verb(StrEnum):
-    """The next step of a run."""
-
-    REPORT = "report"
-    SEND = "send"
-    SEND_AGAIN = "send again"
-    END = "end"
-    FORWARD = "forward"
-    RESTART = "restart"
-    BACK_UP = "back up"
-    RESTORE = "restore"
-
-
 @dataclass(slots=True)
 class PendingEvent:
     """An event that is neither acked, refused nor given up."""
@@ -50,6 +37,8 @@ class PendingEvent:
 
 
 class Model:
+    """Of the methods, STEPS are taken where they are possible; a choice decides their details."""
+
     def __init__(self, gateways: int) -> None:
         self.gateways = gateways
         self.lines: list[Line] = []
@@ -66,38 +55,22 @@ class Model:
         for gateway in range(gateways):
             self._begin_epoch(gateway)
 
-    def play(self, verb: Verb, device: int, choice: int) -> None:
-        """Take a step where it is possible; the choice decides its details."""
+    def play(self, step: "Step", device: int, choice: int) -> None:
         self.now += STEP_MILLISECONDS
-        gateway = choice % self.gateways
-        match verb:
-            case Verb.REPORT:
-                self._report(device, choice)
-            case Verb.SEND | Verb.SEND_AGAIN:
-                self._send(device, choice, again=verb is Verb.SEND_AGAIN)
-            case Verb.END:
-                self._end(device, choice)
-            case Verb.FORWARD:
-                self._forward(gateway, choice)
-            case Verb.RESTART:
-                self._begin_epoch(gateway)
-            case Verb.BACK_UP:
-                self.copies[gateway] = self.cards[gateway].copy()
-            case Verb.RESTORE:
-                self._restore(gateway)
+        step(self, device, choice)
 
     def finish(self) -> list[Row]:
         """End sensors and forwarders, and return the table."""
         for device in list(self.pending):
-            self._end(device, 1)
+            self.end(device, 1)
         for gateway in range(self.gateways):
-            self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
+            self._forward_all(gateway)
         rows: dict[str | None, Row] = {}
         for record in self.topic:
             rows.setdefault(record.fingerprint, record._replace(at=self.now))
         return list(rows.values())
 
-    def _report(self, device: int, choice: int) -> None:
+    def report(self, device: int, choice: int) -> None:
         if device in self.pending:
             return
         self.reported += 1
@@ -112,7 +85,7 @@ class Model:
         self.pending[device] = PendingEvent(self.reported, event)
         self.lines.append(Reported(self.now, self.reported, event))
 
-    def _send(self, device: int, choice: int, *, again: bool) -> None:
+    def send(self, device: int, choice: int, *, again: bool = False) -> None:
         """Send; the bits of the choice decide which gateways receive it, and whether the sensor receives the ACK."""
         pending = self.pending.get(device)
         if pending is None:
@@ -126,6 +99,9 @@ class Model:
         if heard and choice & 1:
             self.lines.append(Acked(self.now, pending.mark))
             del self.pending[device]
+
+    def send_again(self, device: int, choice: int) -> None:
+        self.send(device, choice, again=True)
 
     def _receive(self, gateway: int, pending: PendingEvent) -> None:
         event = pending.event
@@ -142,7 +118,7 @@ class Model:
         record = Row(event.device, event.type, event.id, event.time, event.data, event.boot, *label)
         self.outboxes[gateway].append(record)
 
-    def _end(self, device: int, choice: int) -> None:
+    def end(self, device: int, choice: int) -> None:
         """Record the event as given up; or as refused, where its only request reached no gateway."""
         pending = self.pending.pop(device, None)
         if pending is None:
@@ -152,20 +128,31 @@ class Model:
         refused = unheard and pending.requests == 1 and choice % 2 == 0
         self.lines.append(Refused(self.now, pending.mark, "4.00") if refused else GivenUp(self.now, pending.mark))
 
-    def _forward(self, gateway: int, choice: int) -> None:
+    def forward(self, _: int, choice: int) -> None:
         """Forward the head of the outbox, after an optional repeat of the last records."""
-        count = choice // self.gateways
+        count, gateway = divmod(choice, self.gateways)
         outbox = self.outboxes[gateway]
         sent, self.outboxes[gateway] = outbox[:count], outbox[count:]
         repeated = [record for record in self.topic if record.gateway == f"gw{gateway + 1}"][-(choice % REPEATED) :]
         for record in (*(repeated if choice % REPEATED else ()), *sent):
             self.topic.append(record._replace(offset=len(self.topic), at=self.now))
 
-    def _restore(self, gateway: int) -> None:
+    def _forward_all(self, gateway: int) -> None:
+        self.forward(0, len(self.outboxes[gateway]) * self.gateways + gateway)
+
+    def restart(self, _: int, choice: int) -> None:
+        self._begin_epoch(choice % self.gateways)
+
+    def back_up(self, _: int, choice: int) -> None:
+        gateway = choice % self.gateways
+        self.copies[gateway] = self.cards[gateway].copy()
+
+    def restore(self, _: int, choice: int) -> None:
+        gateway = choice % self.gateways
         copy = self.copies[gateway]
         if copy is None:
             return
-        self._forward(gateway, len(self.outboxes[gateway]) * self.gateways + gateway)
+        self._forward_all(gateway)
         self.cards[gateway] = copy.copy()
         self.lines.append(Happened(self.now, "agent", RESTORED))
         self._begin_epoch(gateway)
@@ -185,8 +172,9 @@ class Run:
     scope: Scope
 
 
-_COMMON = (Verb.REPORT, Verb.SEND, Verb.SEND, Verb.SEND_AGAIN, Verb.FORWARD)
-_VERBS = (*_COMMON, *_COMMON, *_COMMON, *Verb)
+Step = Callable[[Model, int, int], None]
+_COMMON: tuple[Step, ...] = (Model.report, Model.send, Model.send, Model.send_again, Model.forward)
+STEPS: tuple[Step, ...] = (*_COMMON * 4, Model.end, Model.restart, Model.back_up, Model.restore)
 _STEPS_MAX = 150
 
 
@@ -195,6 +183,6 @@ def true_histories(draw: st.DrawFn) -> Run:
     model = Model(gateways=draw(st.integers(1, 2)))
     random = Random(draw(st.integers(0, 1 << 32)))
     for _ in range(draw(st.integers(20, _STEPS_MAX))):
-        model.play(random.choice(_VERBS), random.randrange(len(DEVICES)), random.randrange(32))
+        model.play(random.choice(STEPS), random.randrange(len(DEVICES)), random.randrange(32))
     table = model.finish()
     return Run(model.lines, model.topic, table, Scope(gateways=model.gateways, one_clock=True))
