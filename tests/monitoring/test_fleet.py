@@ -8,18 +8,19 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from cloud.postgres.statements import Statements
 from simulators.services.postgres import Postgres
 from tests.docs.pages import ROOT
 from tests.monitoring.test_monitoring import FOLDER
 
+GATEWAYS = 10_000
+DAYS = 1
 CHECKPOINTS_A_DAY = 4
 
 # Of each hundred gateways one is silent for two days, two have no synchronised clock, one is behind; of a thousand, two
 # restart every hour and two have lost events.
-_FILL = """
+_FILL = f"""
 INSERT INTO events (fingerprint, device, type, received, clock, appended, gateway, epoch, sequence, via, data, day)
 SELECT decode(md5(gateway || type || sequence), 'hex'), 'urn:oncegate:gateway:' || gateway, type,
        at - CASE WHEN number % 100 = 7 THEN INTERVAL '2 hours' ELSE INTERVAL '1 second' END,
@@ -29,27 +30,27 @@ FROM (
     SELECT number, gateway, type, sequence, data,
            now() - CASE WHEN number % 100 = 1 THEN INTERVAL '2 days' ELSE INTERVAL '0' END - age AS at
     FROM (SELECT number, 'gw-' || lpad(number::text, 6, '0') AS gateway
-          FROM generate_series(1, %(gateways)s::bigint) number) g
+          FROM generate_series(1, {GATEWAYS}::bigint) number) g
     CROSS JOIN LATERAL (
-        SELECT 'gateway.started' AS type, 1 AS sequence, %(days)s * INTERVAL '1 day' AS age, json_build_object(
+        SELECT 'gateway.started' AS type, 1 AS sequence, {DAYS} * INTERVAL '1 day' AS age, json_build_object(
             'version', CASE WHEN number % 10 < 3 THEN '0.1.0' ELSE '0.2.0' END, 'new_events', 0,
             'written_bytes', number)::text AS data
         UNION ALL
-        SELECT 'gateway.checkpoint', 1 + 4096 * n, (%(days)s - n / %(checkpoints)s::float8) * INTERVAL '1 day',
+        SELECT 'gateway.checkpoint', 1 + 4096 * n, ({DAYS} - n / {CHECKPOINTS_A_DAY}::float8) * INTERVAL '1 day',
             json_build_object('first', 1, 'last', 4096 * n, 'digest', repeat('ab', 32),
             'version', CASE WHEN number % 10 < 3 THEN '0.1.0' ELSE '0.2.0' END,
             'new_events', CASE WHEN number % 100 = 7 THEN 20000 + number ELSE number % 3 END,
             'written_bytes', number + n * (1000000 + number * 1000))::text
-        FROM generate_series(1, %(days)s * %(checkpoints)s) n
+        FROM generate_series(1, {DAYS} * {CHECKPOINTS_A_DAY}) n
         UNION ALL
-        SELECT 'gateway.started', 100000 + n, n * INTERVAL '1 hour', '{"new_events":0}'
+        SELECT 'gateway.started', 100000 + n, n * INTERVAL '1 hour', '{{"new_events":0}}'
         FROM generate_series(1, 23) n WHERE number % 1000 IN (11, 12)
         UNION ALL
         SELECT 'gateway.gap', 200000, INTERVAL '3 hours',
             json_build_object('reason', CASE WHEN number % 2 = 0 THEN 'full' ELSE 'damaged' END, 'count', number)::text
         WHERE number % 1000 IN (21, 22)
         UNION ALL
-        SELECT 'gateway.clock', 300000, %(days)s * INTERVAL '1 day',
+        SELECT 'gateway.clock', 300000, {DAYS} * INTERVAL '1 day',
             json_build_object('epoch', 'e', 'first', 1, 'last', 9, 'correction_ms', number * 10)::text
         WHERE number % 100 = 31
     ) own
@@ -57,21 +58,14 @@ FROM (
 """
 
 
-def fill(connection: psycopg.Connection, gateways: int, days: int) -> None:
-    """Create the job's table with what the gateways state in so many days."""
+def fill(connection: psycopg.Connection) -> None:
+    """Create the job's table with what the gateways state."""
     statements = Statements("events", "quarantine")
     connection.execute(statements.create_table)
     connection.execute(statements(Statements.CREATE_RECEIVED))
     connection.execute(statements(Statements.CREATE_OWN))
-    given = {"gateways": gateways, "days": days, "checkpoints": CHECKPOINTS_A_DAY}
-    connection.execute(_literal(_FILL, given))
+    connection.execute(_FILL.encode())
     connection.execute("ANALYZE events")
-
-
-def _literal(text: str, given: dict[str, int]) -> sql.Composed:
-    """Return a statement with the numbers in it; the server infers no type for parameters of such a query."""
-    form = re.sub(r"%\((\w+)\)s", r"{\1}", re.sub(r"([{}])", r"\1\1", text))
-    return sql.SQL(form).format(**{name: sql.Literal(value) for name, value in given.items()})
 
 
 def views(connection: psycopg.Connection) -> None:
@@ -81,8 +75,6 @@ def views(connection: psycopg.Connection) -> None:
     connection.execute((first + rest).encode())
 
 
-GATEWAYS = 10_000
-DAYS = 1
 PANELS = json.loads((FOLDER / "fleet-dashboard.json").read_text())["panels"]
 TIME_FILTER = re.compile(r"\$__timeFilter\((\w+)\)")
 SELECTED = r"\1 BETWEEN now() - INTERVAL '7' DAY AND now()"
@@ -106,7 +98,7 @@ EXPECTED: dict[str, list[tuple[Any, ...]]] = {
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection]:
     folder: Path = tmp_path_factory.mktemp("postgres")
     with Postgres(folder) as server, psycopg.connect(server.connection, autocommit=True) as opened:
-        fill(opened, GATEWAYS, DAYS)
+        fill(opened)
         views(opened)
         yield opened
 
