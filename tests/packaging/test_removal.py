@@ -1,6 +1,7 @@
 """The scripts of the package, run in a folder in place of the system; they delete only what its agent needs no more."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,14 +17,8 @@ STATE = "var/lib/oncegate"
 
 @pytest.fixture
 def system(tmp_path: Path) -> Path:
-    for folder in (
-        STATE,
-        "etc/oncegate/secrets",
-        "etc/systemd/system",
-        "usr/lib/oncegate/bin",
-        "usr/lib/oncegate/lib",
-        "bin",
-    ):
+    used = (STATE, "etc/oncegate/secrets", "etc/systemd/system", "usr/lib/oncegate/bin", "usr/lib/oncegate/lib", "bin")
+    for folder in used:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/lib/oncegate/bin/python3").symlink_to(sys.executable)
     (tmp_path / "bin/oncegate").symlink_to(Path(sys.executable).with_name("oncegate"))
@@ -40,19 +35,9 @@ def name_store(system: Path, folder: Path) -> None:
 
 def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     text = (CHECKOUT / "packaging" / script).read_text()
-    for folder in (
-        "/var/lib/oncegate",
-        "/etc/oncegate",
-        "/etc/systemd",
-        "/usr/lib/oncegate",
-        "/run/systemd",
-        "/run/oncegate",
-    ):
-        text = text.replace(folder, f"{system}{folder}")
-    environment = {
-        "PATH": f"{system}/bin:{os.environ['PATH']}",
-        "ONCEGATE_CONFIG": f"{system}/etc/oncegate/oncegate.toml",
-    }
+    text = re.sub("/(?:var/lib|etc|usr/lib|run)/(?=oncegate|systemd)", rf"{system}\g<0>", text)
+    configuration = f"{system}/etc/oncegate/oncegate.toml"
+    environment = {"PATH": f"{system}/bin:{os.environ['PATH']}", "ONCEGATE_CONFIG": configuration}
     text = text.replace("deluser", "true").replace("adduser", "true").replace("-o oncegate -g oncegate", "")
     text = text.replace("deb-systemd-helper", "no-such-helper")
     done = commands.run(*wrapper, "sh", "-s", argument, text=text, environment=environment)
@@ -60,10 +45,14 @@ def run(system: Path, script: str, argument: str, *wrapper: str) -> str:
     return done.stderr
 
 
+def remove_and_purge(system: Path) -> str:
+    run(system, "prerm", "remove")
+    return run(system, "postrm", "purge")
+
+
 def test_a_purge_deletes_a_store_in_which_nothing_waits(system: Path) -> None:
     fill_store(system / STATE, 1, processed=True)
-    run(system, "prerm", "remove")
-    assert run(system, "postrm", "purge") == ""
+    assert remove_and_purge(system) == ""
     assert not (system / STATE).exists()
     assert not (system / "etc/oncegate").exists()
 
@@ -96,8 +85,7 @@ def test_a_purge_keeps_a_store_that_the_configuration_does_not_name(system: Path
     name_store(system, system / named)
     for folder in (STATE, f"{STATE}/other"):
         fill_store(system / folder, 1, processed=folder == named)
-    run(system, "prerm", "remove")
-    run(system, "postrm", "purge")
+    remove_and_purge(system)
     assert (system / pending / "events.db").exists()
 
 
@@ -106,8 +94,7 @@ def test_a_purge_keeps_the_files_of_the_cloud_programs(system: Path) -> None:
     ours[1].parent.mkdir()
     for file in (*ours, system / "etc/oncegate/secrets/kafka"):
         file.write_text("x\n")
-    run(system, "prerm", "remove")
-    run(system, "postrm", "purge")
+    remove_and_purge(system)
     assert sorted(file for file in (system / "etc/oncegate").rglob("*") if file.is_file()) == sorted(ours)
 
 
