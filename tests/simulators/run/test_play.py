@@ -16,6 +16,7 @@ from simulators.run.waiting import INTERRUPTED_SECONDS_MAX, STANDSTILL_SECONDS_M
 from simulators.scenario import FleetPlan, Scenario, SensorKind
 from simulators.sensors.field import Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway
+from tests.support.waiting import until_count
 
 SCENARIO = Scenario(
     "late", "A fault that ends late.", 0.2, (FleetPlan(SensorKind.COAP, sensors=2, every_seconds=0.02),), speed=200
@@ -26,7 +27,7 @@ SCENARIO = Scenario(
 async def reporting(folder: Path, reports: Reports) -> AsyncIterator[Ledger]:
     """Run the scenario's sensors within the block, and await their end."""
     with Ledger(folder / "ledger.jsonl", clock) as ledger:
-        async with minimal_gateway() as gateway, asyncio.timeout(60):
+        async with minimal_gateway() as gateway:
             playing = asyncio.ensure_future(
                 sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), asyncio.Event(), reports=reports)
             )
@@ -37,8 +38,7 @@ async def reporting(folder: Path, reports: Reports) -> AsyncIterator[Ledger]:
 
 
 async def until_reported(ledger: Ledger, count: int) -> None:
-    while ledger.counts.events < count:  # noqa: ASYNC110 (a ledger sends no signal)
-        await asyncio.sleep(0.01)
+    await until_count(lambda: ledger.counts.events, count, "events", or_more=True)
 
 
 async def test_sensors_report_until_the_last_fault_has_been_played(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_while_reports_pause_none_begins_and_what_was_due_follows(tmp_path
 
 async def test_sensors_report_no_longer_than_the_scenario_where_no_fault_is_left(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.jsonl", clock) as ledger:
-        async with minimal_gateway() as gateway, asyncio.timeout(60):
+        async with minimal_gateway() as gateway:
             await sensors(SCENARIO, 1, ledger, Targets(coap=gateway.address), asyncio.Event())
     assert 0 < ledger.counts.events < 100
 

@@ -28,8 +28,8 @@ from tests.simulators.oracle.judged_field import row_of, write_ledger_of
 from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.simulators.test_report import write_ledger
 from tests.support.commands import run
+from tests.support.waiting import until
 
-SECONDS_MAX = 120
 SCENARIO = """
 name = "small"
 description = "Whether it works."
@@ -51,25 +51,20 @@ def _command(tmp_path: Path, port: int, seconds: float) -> list[str]:
     return [sys.executable, "-m", "simulators.cli", *run]
 
 
-async def _run(command: Sequence[str], interrupt_when: Path | None = None) -> tuple[int | None, str]:
+async def _run(command: Sequence[str], interrupted: Path | None = None) -> tuple[int | None, str]:
+    """Run to the end, or interrupt once the ledger has acks; return the status and the output."""
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        async with asyncio.timeout(SECONDS_MAX):
-            while interrupt_when is not None and not _has_acks(interrupt_when):  # noqa: ASYNC110 (a file sends no signal)
-                await asyncio.sleep(0.05)
-            if interrupt_when is not None:
-                process.send_signal(signal.SIGINT)
-            output, _ = await process.communicate()
+        if interrupted is not None:
+            await until(lambda: interrupted.exists() and b'"acked"' in interrupted.read_bytes(), "there are acks")
+            process.send_signal(signal.SIGINT)
+        output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
     return process.returncode, output.decode()
-
-
-def _has_acks(file: Path) -> bool:
-    return file.exists() and b'"acked"' in file.read_bytes()
 
 
 async def test_a_gateway_that_is_there_is_tested_and_what_is_unknown_is_said(tmp_path: Path) -> None:

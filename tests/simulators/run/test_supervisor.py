@@ -24,6 +24,7 @@ from simulators.scenario import Fault, FaultKind, FaultTarget
 from simulators.services.kafka.broker import Broker
 from simulators.services.mosquitto import Mosquitto
 from simulators.services.process import Command, Process
+from tests.support.waiting import until
 
 SECONDS_MAX = 30.0
 UNIT = "[Service]\nRestart=always\nRestartSec=0.01\nRestartPreventExitStatus=2\n"
@@ -68,18 +69,16 @@ async def test_a_supervised_job_that_must_not_be_started_again_ends_the_run(
 ) -> None:
     _script(services, "echo refused; exit 2", tmp_path)
     with error(r"job: ended by itself with status 2.*refused"):
-        async with asyncio.timeout(SECONDS_MAX):
-            await Supervisor(services, ledger, SILENT).run()
+        await Supervisor(services, ledger, SILENT).run()
 
 
 async def test_a_job_that_ends_is_started_again_and_awaited_until_it_reads_and_does_not_end_the_run(
     services: Services, ledger: Ledger, tmp_path: Path
 ) -> None:
     _script(services, READS_ONCE_RESTARTED, tmp_path)
-    async with asyncio.timeout(SECONDS_MAX), supervised(services, {"job"}, ledger, SILENT) as supervising:
+    async with supervised(services, {"job"}, ledger, SILENT) as supervising:
         await wait_for_job(services, lambda: False)
-        while "job" in services.down:  # noqa: ASYNC110 (nobody signals)
-            await asyncio.sleep(0.01)
+        await until(lambda: "job" not in services.down, "the job is supervised")
     assert services.job.process.alive
     assert [(end.service, end.status, end.line) for end in supervising.ends] == [("job", 1, "no answer")]
 
@@ -129,8 +128,7 @@ async def test_a_broker_of_mqtt_that_ended_by_itself_ends_the_run(
     services_down.mosquitto = Mosquitto(tmp_path / "mosquitto")
     services_down.mosquitto.process = ended(services_down.mosquitto.process)
     with error("mosquitto: ended by itself with status 3"):
-        async with asyncio.timeout(SECONDS_MAX):
-            await Supervisor(services_down, ledger, SILENT).run()
+        await Supervisor(services_down, ledger, SILENT).run()
 
 
 def test_an_agent_that_fails_when_it_is_asked_to_end_is_noticed(services_down: Services) -> None:
