@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,39 +26,35 @@ NO_COMMANDS = ("COMMAND", "0.1.0")
 """Where a page means any command, or shows the output of one."""
 FINGERPRINT = "1876d2e5f34f91105e52555b000b5edc"
 SNIPPETS = list(snippets())
+PROGRAMS: dict[str, Any] = {"oncegate": agent_commands, "oncegate-cloud": cloud_commands}
+"""The modules of their commands."""
 
 
 def parsed(snippet: Snippet) -> None:
     """Parse the arguments as the program does; it exits where they are wrong."""
-    words = list(snippet.words[1:])
-    match snippet.program:
-        case "oncegate":
-            agent_commands.parse(words)
-        case "oncegate-cloud":
-            cloud_commands.parse(words)
-        case _:
-            assert words[0] in SIMULATOR_COMMANDS
-            checked = {"run": run_options.parse, "demo": demo.parse, "certify": certify.parse}
-            if words[0] in checked:
-                checked[words[0]](words[1:], "oncegate-sim")
+    command, *words = snippet.words[1:]
+    if snippet.program in PROGRAMS:
+        PROGRAMS[snippet.program].parse([command, *words])
+    else:
+        assert command in SIMULATOR_COMMANDS
+        checked = {"run": run_options.parse, "demo": demo.parse, "certify": certify.parse}
+        if command in checked:
+            checked[command](words, "oncegate-sim")
 
 
 def mentioned(snippet: Snippet) -> None:
     """Check the name of the command and of the options; a sentence may leave out arguments."""
     command, *words = snippet.words[1:]
     options = {word.partition("=")[0] for word in words if word.startswith("--")}
-    match snippet.program:
-        case "oncegate":
-            help_ = agent_commands.command_parser(agent_commands.COMMANDS[command]).format_help()
-        case "oncegate-cloud":
-            help_ = cloud_commands.command_parser(cloud_commands.COMMANDS[command]).format_help()
-        case _:
-            assert command in SIMULATOR_COMMANDS
-            return
-    assert [option for option in options if option not in help_] == []
+    if snippet.program in PROGRAMS:
+        commands = PROGRAMS[snippet.program]
+        help_ = commands.command_parser(commands.COMMANDS[command]).format_help()
+        assert [option for option in options if option not in help_] == []
+    else:
+        assert command in SIMULATOR_COMMANDS
 
 
-OURS = [snippet for snippet in SNIPPETS if snippet.program in ("oncegate", "oncegate-cloud", "oncegate-sim")]
+OURS = [snippet for snippet in SNIPPETS if snippet.program in (*PROGRAMS, "oncegate-sim")]
 
 
 @pytest.mark.parametrize("snippet", sorted(set(OURS), key=str), ids=str)
