@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -24,38 +24,26 @@ COLUMNS = ("fingerprint", "kafka_partition", "kafka_offset")
 ROWS = [(MARKS[0], None, None), (MARKS[1], None, None), (MARKS[1], None, None), (None, *REFUSED)]
 
 
-@given(
-    kept=st.dictionaries(st.integers(), st.tuples(st.booleans(), st.booleans())),
-    lost=st.sets(st.integers()),
-    doubled=st.sets(st.integers()),
-)
-def test_it_names_exactly_what_is_lost_doubled_and_without_a_receipt(
-    kept: dict[int, tuple[bool, bool]], lost: set[int], doubled: set[int]
-) -> None:
+@given(st.lists(st.tuples(*[st.booleans()] * 4)))
+def test_it_names_exactly_what_is_lost_doubled_and_without_a_receipt(events: list[tuple[bool, ...]]) -> None:
     """Each event has a receipt or none, and is in the result or was refused."""
-    facts, rows = Facts("work"), Counter[str]()
-    refused: set[tuple[int, int]] = set()
-    for number, (has_receipt, is_refused) in kept.items():
+    facts, rows, refused = Facts("work"), Counter[str](), set[tuple[int, int]]()
+    expected = defaultdict[str, list[str]](list)
+    for number, (has_receipt, is_refused, is_lost, is_doubled) in enumerate(events):
         event, place = str(number), (0, number)
         facts.places[event] = {place}
         if has_receipt:
             facts.believed.add(event)
-        if number not in lost:
-            refused.update({place} if is_refused else ())
-            rows.update({event: 2 if number in doubled else 1} if not is_refused else {})
+        if is_refused and not is_lost:
+            refused.add(place)
+        elif not is_lost:
+            rows[event] = 2 if is_doubled else 1
+        found = {"lost": has_receipt and is_lost, "doubled": rows[event] == 2, "missing": not has_receipt}
+        for name, is_named in {**found, "refused": place in refused}.items():
+            expected[name] += [event] if is_named else []
     facts.due = frozenset(facts.places)
     facts.found = Found(rows, frozenset(refused), names_refused=True)
-    found = faults(facts)
-    believed = {number for number, (has_receipt, _) in kept.items() if has_receipt}
-    in_table = {number for number, (_, is_refused) in kept.items() if not is_refused} - lost
-    refused_alone = {number for number, (_, is_refused) in kept.items() if is_refused} - lost
-    expected = {
-        "lost": believed & lost,
-        "doubled": in_table & doubled,
-        "missing": kept.keys() - believed,
-        "refused": refused_alone,
-    }
-    assert found == {name: sorted(map(str, numbers)) for name, numbers in expected.items() if numbers}
+    assert faults(facts) == {name: sorted(named) for name, named in expected.items() if named}
 
 
 def test_what_was_seen_at_a_receipt_counts_whatever_the_end() -> None:
