@@ -63,13 +63,6 @@ def test_a_fleet_of_ten_thousand_has_two_keys_each(tmp_path: Path) -> None:
     assert len(keys_in(write(tmp_path / "keys", "".join(lines))).keys) == 10_000
 
 
-def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    file = write(tmp_path / "keys", f"gw-1,{ONE}")
-    file.chmod(0o640)
-    with pytest.raises(StopError, match="others may read it"):
-        keys_in(file)
-
-
 def test_a_file_that_is_away_is_told_once_and_one_whose_rights_were_wrong_is_read_once_they_are_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
