@@ -24,25 +24,6 @@ def test_any_encoding_of_a_value_is_read_as_the_value(entries: dict[str, Value],
 
 
 @pytest.mark.parametrize(
-    ("item", "value"),
-    [
-        ("17", 23),
-        ("c2420001", 1),
-        ("c240", 0),
-        ("f7", None),
-        ("f4", False),
-        ("f5", True),
-        ("f93e00", 1.5),
-        ("7f616161626163ff", "abc"),
-    ],
-)
-def test_an_item_is_read_as_its_type(item: str, value: object) -> None:
-    read = cbor.read(bytes.fromhex(item))
-    assert read == value
-    assert type(read) is type(value)
-
-
-@pytest.mark.parametrize(
     ("item", "reason"),
     [
         ("f97e00", "not finite"),

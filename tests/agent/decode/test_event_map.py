@@ -10,20 +10,6 @@ from contract.event import TIME_MAX, TIME_MIN, Event
 from tests.agent.decode.deliveries import SENDER, deliver, deliver_cbor, deliver_json, only
 
 
-def test_all_fields_are_read() -> None:
-    entries = {
-        "device": "urn:dev:ops:1",
-        "type": "alarm",
-        "id": "a",
-        "boot": 3,
-        "time": 5,
-        "data": {"x": 1},
-        "units": {"x": "m"},
-    }
-    expected = Event("urn:dev:ops:1", "alarm", "a", 3, 5, {"x": 1}, {"x": "m"})
-    assert only(deliver_json(entries)) == only(deliver_cbor(entries)) == expected
-
-
 def test_what_is_absent_or_null_is_none() -> None:
     absent = Event(SENDER, "reading")
     assert only(deliver_json({})) == absent
@@ -46,13 +32,6 @@ def test_device_is_its_own_word_or_the_proven_identity_or_the_sender(
     entries: dict[str, object], authenticated: str | None, device: str
 ) -> None:
     assert only(deliver_json(entries, authenticated=authenticated)).device == device
-
-
-@pytest.mark.parametrize("number", [0, 17, -5, (1 << 64) - 1, -(1 << 63)])
-@pytest.mark.parametrize("field", ["id", "boot"])
-def test_numbers_identify(field: str, number: int) -> None:
-    assert getattr(only(deliver_json({field: number})), field) == number
-    assert getattr(only(deliver_cbor({field: number})), field) == number
 
 
 @pytest.mark.parametrize("field", ["id", "boot", "time"])
@@ -120,6 +99,7 @@ def test_wrong_event_is_rejected_beside_valid_ones(entries: object, reason: str)
     "entries",
     [
         {"id": "x" * ID_CHARACTERS_MAX, "type": "x" * TYPE_CHARACTERS_MAX, "device": "x" * DEVICE_CHARACTERS_MAX},
+        {"id": (1 << 64) - 1, "boot": -(1 << 63)},
         {"time": TIME_MIN},
         {"time": TIME_MAX},
         {"type": "gateway"},
@@ -129,9 +109,7 @@ def test_wrong_event_is_rejected_beside_valid_ones(entries: object, reason: str)
 )
 def test_the_last_value_within_each_bound_is_taken(entries: dict[str, object]) -> None:
     event = only(deliver_json(entries))
-    assert {name: getattr(event, name) for name in entries if name != "units"} == {
-        name: entry for name, entry in entries.items() if name != "units"
-    }
+    assert all(getattr(event, name) == entry for name, entry in entries.items() if name != "units")
 
 
 def test_names_are_in_nfc() -> None:

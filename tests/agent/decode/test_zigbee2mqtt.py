@@ -9,7 +9,7 @@ from agent.decode.decoded import Undecodable
 from agent.decode.delivery_body import decode
 from agent.decode.zigbee2mqtt import urn
 from agent.delivery import Delivery, Media
-from contract.event import Event, Value
+from contract.event import Event
 from contract.fingerprint import fingerprint
 from simulators.sensors.zigbee_network import models
 
@@ -24,23 +24,6 @@ def _decode(payload: object) -> Event:
     decoded = decode(Delivery(body, Media.ZIGBEE2MQTT, "zigbee2mqtt", DEVICE))
     assert (len(decoded.events), decoded.rejected) == (1, ())
     return decoded.events[0]
-
-
-def test_what_zigbee2mqtt_adds_never_enters_data_and_the_radio_s_quality_is_kept_beside_it() -> None:
-    event = _decode(
-        {
-            "temperature": 21.5,
-            "click": "single",
-            "battery": None,
-            "linkquality": 120,
-            "last_seen": MOMENT,
-            "update": {"state": "idle"},
-            "update_available": False,
-            "device": {"friendlyName": "t1"},
-        }
-    )
-    data: dict[str, Value] = {"temperature": 21.5, "click": "single", "battery": None}
-    assert event == Event(DEVICE, time=MOMENT, data=data, ext={"linkquality": 120})
 
 
 @pytest.mark.parametrize("quality", [None, "\ud800", [[]] * 5_000])
@@ -81,7 +64,7 @@ def test_last_seen_is_the_time_where_it_has_milliseconds(last_seen: object, time
 
 def test_a_publication_that_names_its_device_goes_before_the_list() -> None:
     event = _decode({"contact": True, "device": {"ieeeAddr": "0x00158D00089ABCDE", "friendlyName": "door"}})
-    assert event.device == "urn:dev:mac:00158d00089abcde"
+    assert (event.device, event.data) == ("urn:dev:mac:00158d00089abcde", {"contact": True})
 
 
 @pytest.mark.parametrize("address", ["00158d0001234567", "0x00158d000123456", "0x00158d000123456g", 5, None])
@@ -109,5 +92,5 @@ def test_what_real_converters_publish_is_an_event(publication: dict[str, Any]) -
     event = _decode(published)
     assert event.time == published["last_seen"]
     assert event.data == {key: value for key, value in published.items() if key not in ("linkquality", "last_seen")}
-    again = _decode({**published, "linkquality": 7, "update": {"state": "available"}})
-    assert fingerprint(again) == fingerprint(event)
+    again = _decode({**published, "linkquality": 7, "update": {"state": "available"}, "update_available": True})
+    assert (fingerprint(again), again.ext) == (fingerprint(event), {"linkquality": 7})
