@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.admission import BURST_SECONDS, NAMES_MAX, Admission, ForbiddenError
+from agent.admission import BURST_SECONDS, NAMES_MAX, Admission, ForbiddenError, Numbers
 from agent.coap.answer import DIAGNOSTIC_BYTES_MAX, TOO_MANY_REQUESTS, diagnostic, reply_to
 from agent.config.settings import DevicesSettings, IdentitySettings
 from agent.decode.delivery_body import decode
@@ -367,3 +367,10 @@ def test_names_are_bounded() -> None:
         gateway.refusal(f"urn:{number}", f"[::{number:x}]")
     assert gateway.refusal("urn:0", "[::0]", BODY_EVENTS_MAX) is None
     assert gateway.refusal("urn:0", "[::0]") is not None
+
+
+def test_no_name_has_less_than_its_number_however_many_follow() -> None:
+    kept, set_to = Numbers(), {f"urn:{number}": number % 97.0 for number in range(2 * NAMES_MAX)}
+    for name, number in set_to.items():
+        kept.set(name, number)
+    assert all(kept.get(name) >= number for name, number in set_to.items())
