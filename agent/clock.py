@@ -36,7 +36,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks; `trusted` where the wall clock is kept right without the kernel's knowledge."""
+    """The machine's clocks; `trusted` where the wall clock is kept right unknown to the kernel (decision 8)."""
 
     def __init__(self, *, trusted: bool = False) -> None:
         self._always = trusted

@@ -122,7 +122,7 @@ def open_http(opening: Opening) -> AbstractAsyncContextManager[Opened]:
 
 @asynccontextmanager
 async def _serve_http(opening: Opening, files: WatchedFiles) -> AsyncIterator[Opened]:
-    # Imported here: a gateway without HTTP needs neither their time nor their memory.
+    # Imported here: a gateway without HTTP needs neither their time nor their memory (decision 7).
     from agent.http.address import HttpSettingsError
     from agent.http.server import HttpServer
     from agent.http.views import Views

@@ -8,7 +8,7 @@ TURN_SECONDS_MAX: Final = 0.01
 
 
 class Pace:
-    """Distributes the coroutines of one protocol over the loop's turns: many may be ready at once."""
+    """Distributes the coroutines of one protocol over the loop's turns: many may be ready at once (decision 59)."""
 
     def __init__(self) -> None:
         self._ends: float | None = None

@@ -81,7 +81,7 @@ async def _serve(settings: Settings, stop: asyncio.Event, sockets: Sockets) -> N
 async def _open_store(
     settings: Settings, clock: Clock, stop: asyncio.Event, sockets: Sockets, stack: AsyncExitStack
 ) -> LaneStores | None:
-    """Open the stores once there is space, with closed ports until then; return None where `stop` is set."""
+    """Open the stores once there is space, with closed ports until then (decision 30); return None if `stop` is set."""
     while not stop.is_set():
         try:
             return await stack.enter_async_context(lane_stores(settings, clock))

@@ -297,7 +297,7 @@ class Reader:
             logger.warning("batch=%d effect='words, headers or keys that this release ignores'", self._batch + 1)
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        """Begin at the table's places, whatever the group has committed in Kafka."""
+        """Begin at the table's places, whatever the group has committed in Kafka (decision 5)."""
         begun = self._begin([one.partition for one in partitions])
         consumer.incremental_assign(self._positions(begun))
         if self._effects is not None:

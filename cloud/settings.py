@@ -133,6 +133,7 @@ def _add_own_options(parser: argparse.ArgumentParser) -> None:
         help="CSV or Parquet with the columns device, name, site, tags; read again when it changes",
     )
     add("--checkpoint", required=True, metavar="PATH", help="folder of Spark's checkpoint; created if absent")
+    # Each batch reads the whole state, and what is older than a part of the window is looked up (decision 80).
     add_time(parser, "--window", "window_seconds", "1h", "time for which the state keeps events", _window)
     add_time(parser, "--trigger", "trigger_seconds", "2s", "time between batches")
     add(

@@ -21,7 +21,7 @@ TIME_MAX: Final = 253_402_214_399_999
 class Event:
     """One event; a field that the sensor did not send is None (an absent `data` differs from an empty one).
 
-    Its `__init__` is written, since a generated one is slower where the module is compiled.
+    Its `__init__` is written, since a generated one is slower where the module is compiled (decision 66).
     """
 
     device: str

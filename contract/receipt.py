@@ -2,8 +2,8 @@
 
 A receipt is the offset that the processing group has committed. Its metadata is
 `oncegate:<table id>:<old table ids>:<first>:<topic id>`. The old ids, with commas between them, are empty unless the
-job succeeds other tables. `first` has 20 digits. The topic id (Kafka's own, in base64url) comes last and has 22
-characters, so that its end is known even if the client returns bytes beyond it. docs/receipts.md is the contract.
+job succeeds other tables. `first` has 20 digits. The topic id (Kafka's own, in base64url) comes last (decision 3) and
+has 22 characters, so its end is known even if the client returns bytes beyond it. docs/receipts.md is the contract.
 
 While the effects of later events fail, `:effects-failing-since=` and a time follow, which older gateways ignore.
 """

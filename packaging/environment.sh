@@ -105,7 +105,8 @@ $pip install --target "$packages" --no-compile --only-binary :all: --python-vers
   -r "$work/own.txt"
 
 # Remove what nothing here imports (a test imports all modules), what only developers need, and what names the path of
-# the build. sqlite-utils requires pip, dateutil tzdata, and cryptography cffi, of which it uses the compiled part alone.
+# the build. sqlite-utils requires pip, dateutil tzdata, and cryptography cffi, of which it uses the compiled part
+# alone (decision 23).
 for unused in pip tzdata pycparser; do rm -rf "${packages:?}/$unused" "$packages/$unused"-*.dist-info; done
 for unused in bin cffi cloud simulators; do rm -rf "${packages:?}/$unused"; done
 find "$packages" -name direct_url.json -delete

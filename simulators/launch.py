@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 def shift_clock() -> None:
     """Shift SystemClock.wall_ms, the agent's only source of wall-clock time, by the offset in a file.
 
-    libfaketime also shifts timed waits of threads, so that they block while the clock is set back.
+    libfaketime also shifts timed waits of threads, so that they block while the clock is set back (decision 24).
     """
     kind: Any = import_module("agent.clock").SystemClock
     file = Path(os.environ[CLOCK_VARIABLE])

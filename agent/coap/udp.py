@@ -138,7 +138,7 @@ Outgoing = tuple[bytes, Endpoint]
 
 
 class BatchedDatagrams:
-    """Reads and sends datagrams in one system call for many.
+    """Reads and sends datagrams in one system call for many (decision 68).
 
     `receive` returns those that wait, up to a number, or raises OSError; `send` returns how many the kernel refused.
     """

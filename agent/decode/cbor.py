@@ -1,9 +1,9 @@
 """Reads CBOR (RFC 8949) under the rules for values of an event: cbor2 decodes, with its strict options.
 
 A tag or simple value that no event can hold becomes `Invalid`, which refuses only the event around it. For a key, a
-text or its depth, cbor2 refuses a body as a whole; where it is well-formed, its parts are then decoded one by one.
-Bytes after the item are an error. Whatever length a head claims, no more than 64 KiB are allocated before its bytes
-are there.
+text or its depth, cbor2 refuses a body as a whole; where it is well-formed, its parts are then decoded one by one
+(decision 62). Bytes after the item are an error. Whatever length a head claims, no more than 64 KiB are allocated
+before its bytes are there.
 """
 
 import re

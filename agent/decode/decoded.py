@@ -23,7 +23,7 @@ class InvalidEvent(DecodeError):  # noqa: N818  # the name states the problem
 
 
 EVENTS_MAX: Final = 512
-"""Events in one body. Each takes up to 40 microseconds, during which no other sensor is served."""
+"""Events in one body. Each takes up to 40 microseconds, during which no other sensor is served (decision 32)."""
 REJECTED_BYTES_MAX: Final = 4096
 """Bytes of one rejected event that are kept."""
 

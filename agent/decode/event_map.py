@@ -95,7 +95,7 @@ def _text(field: str, value: object, characters_max: int) -> str | None:
 
 def _name(field: str, text: str, characters_max: int) -> str:
     """Return the text in NFC, as the fingerprint has it; raise InvalidEvent where it is no valid name."""
-    if not 0 < len(text) <= NFC_SHRINK_MAX * characters_max:  # NFC would not make it short enough
+    if not 0 < len(text) <= NFC_SHRINK_MAX * characters_max:  # NFC would not make it short enough (decision 32)
         raise InvalidEvent(_wrong_length(field, characters_max))
     read = _read_name_cached if len(text) <= _CACHED_CHARACTERS_MAX else _read_name
     name = read(field, text, characters_max)

@@ -186,7 +186,7 @@ class Forwarder:
 
 
 def transactional_id(gateway: str, lane: str = "") -> str:
-    """Return the name under which a lane sends exactly once: a slash is in no gateway's id."""
+    """Return the name under which a lane sends exactly once: a slash is in no gateway's id (decision 76)."""
     return f"{gateway}/{lane}" if lane else gateway
 
 

@@ -1,4 +1,4 @@
-"""Replay: sends kept events again, by a producer of its own, without changing the store."""
+"""Replay: sends kept events again, by a producer of its own, without changing the store (decision 19)."""
 
 import threading
 from collections.abc import Callable, Iterable

@@ -2,7 +2,7 @@
 
 paho keeps a packet of any size in memory, and closes the connection because of a property that it regards as malformed
 (U+FEFF in a text, which brokers pass on). A message at QoS 1 would then be the first again on each connection. Here a
-message's properties are skipped unread, and only the beginning of a message that is too large is kept.
+message's properties are skipped unread, and only the beginning of a message that is too large is kept (decision 34).
 """
 
 from dataclasses import dataclass

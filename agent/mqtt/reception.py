@@ -31,7 +31,7 @@ class ReceptionLimits:
     """How long a message of an unlisted device waits for a newer list, once there is a list."""
     unlisted_seconds: float = 60.0
     """How long messages wait for the first list. A broker sends a retained list at once, Zigbee2MQTT publishes it
-    seconds after its start; meanwhile a waiting message delays the acknowledgements behind it."""
+    seconds after its start; meanwhile a waiting message delays the acknowledgements behind it (decision 58)."""
     held_max: int = 100
     """Messages that wait for a newer list; with one more, the oldest is rejected. A device that joins is listed within
     seconds; unknown names must not use up the messages in progress."""

@@ -107,7 +107,7 @@ def clock_correction(
 ) -> Candidate:
     """Return the event that declares by how much the clock was behind when these labels were accepted.
 
-    It applies to those events in the range whose clock was untrusted. `received` is by the trusted clock.
+    It applies to those events in the range whose clock was untrusted. `received` is by the trusted clock (decision 74).
     """
     data: dict[str, Value] = {**asdict(labels), "correction_ms": correction_ms}
     return _candidate(Event(gateway_device(gateway), CLOCK, id_, boot, data=data), received, ClockTrust.TRUSTED)

@@ -1,4 +1,4 @@
-"""Lanes: a store for each, as one store, and the intake that divides deliveries among them."""
+"""Lanes: a store for each, as one store, and the intake that divides deliveries among them (decision 76)."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class Outbox(Protocol):
         """Whether events were stored in an epoch of this store."""
 
     def mark_forwarded(self, batch: Batch, note: tuple[str, str] | None = None) -> None:
-        """Mark a batch forwarded; a crash may lose the mark, which repeats sends and loses no event.
+        """Mark a batch forwarded; a crash may lose the mark, which repeats sends and loses no event (decision 4).
 
         `note` is a fact that is written in the same transaction as the mark.
         """

@@ -1,4 +1,4 @@
-"""Sets of positions as ranges, so that no event's row is updated for its state."""
+"""Sets of positions as ranges, so that no event's row is updated for its state (decision 6)."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence

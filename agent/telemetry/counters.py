@@ -74,7 +74,7 @@ class MemoryBudget:
 
 
 def memory_bytes(delivery: Delivery, candidates: Sequence[Candidate], rejects: Sequence[Reject]) -> int:
-    """Return an upper bound of a delivery's memory until it is answered, in bytes."""
+    """Return an upper bound of a delivery's memory until it is answered, in bytes (decision 35)."""
     text = 0
     for candidate in candidates:
         text += len(candidate.tail)

@@ -1,1 +1,1 @@
-"""The audit, which shares no code with the audited job."""
+"""The audit, which shares no code with the audited job (decision 21)."""

@@ -1,7 +1,7 @@
 """The leaf of an event in its gateway's hash chain, as expressions over the table's columns and over a record's value.
 
 The leaf is SHA-256 of the fingerprint and the tail of the value in canonical form; `contract.chain` defines both. It is
-written here once more, for Spark, since the audit shares no code with what it audits.
+written here once more, for Spark, since the audit shares no code with what it audits (decision 21).
 """
 
 import json

@@ -18,7 +18,7 @@ PROPERTIES = {
     # With a commit of any program Delta could remove the job's last commit, or an entry that the job has not read yet.
     "delta.enableExpiredLogCleanup": "false",
 }
-"""Properties of a table whose log is cleaned here."""
+"""Properties of a table whose log is cleaned here (decision 45)."""
 INTERVAL_SECONDS = 300.0
 """The interval at which a job removes expired entries from its table's log."""
 

@@ -102,7 +102,7 @@ class _State:
 
 
 class IcebergTable(LakeTable):
-    """A table of a catalog.
+    """A table of a catalog (decision 79).
 
     Iceberg appends to whatever the table has become, so an append excludes no other job. Rows are appended to a branch
     of this process, and the branch becomes the table only where the table is still what the branch began with.

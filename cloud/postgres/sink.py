@@ -116,7 +116,7 @@ class PostgresSink:
     def write(self, survivors: DataFrame, commit: Commit, horizon: Horizon) -> Written:
         staging = f"{_STAGING}{secrets.token_hex(_STAGING_BYTES)}"
         judged = survivors.withColumn("fresh", is_fresh(horizon))
-        # One connection for all: a server that restarts empties the staging table, and also ends the connection.
+        # One connection for all, which also ends where the server restarts and empties the staging table (decision 20).
         with connected(self._connection) as connection:
             if not self._has_dropped_left:  # a job that was killed in a batch starts again under the same claim
                 self._check_claim(connection)

@@ -107,7 +107,7 @@ class BatchWriter:
     def _check_leaders(self, epochs: Offsets) -> None:
         """Raise RestartError where the query's consumers may hold records that the log no longer has.
 
-        Executors keep records that they fetched beyond a batch for the next one, and Spark does not check them again.
+        Executors keep records that they fetched beyond a batch, and Spark does not check them again (decision 54).
         """
         changed = {p: epoch for p, epoch in epochs.items() if self._leader_epochs.get(p, epoch) != epoch}
         if changed:

@@ -21,8 +21,8 @@ def is_first_start(checkpoint: Checkpoint, last: Commit | None) -> bool:
 def claim_table(sink: Sink, checkpoint: Checkpoint, topic: str, topic_id: str, *, read_again: bool = False) -> Commit:
     """Claim the table for this checkpoint where needed, and return the table's last commit.
 
-    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read. Raise
-    StopError where another checkpoint has the table, or the checkpoint is of another table.
+    With `read_again` a new checkpoint begins at the topic's earliest offset, whatever the table has read (decision 44).
+    Raise StopError where another checkpoint has the table, or the checkpoint is of another table.
     """
     last = sink.last_commit()
     own = checkpoint.read_claim()

@@ -1,7 +1,7 @@
 """Checks the driver's clock against the checkpoint's watermark, before Spark plans a batch.
 
 Spark writes a batch's time into its plan. A batch that is planned before the watermark drops all records, and keeps its
-time at every later start.
+time at every later start (decision 42).
 """
 
 import logging

@@ -2,7 +2,7 @@
 
 A topic that is deleted and recreated has another id. A log whose end a broker has lost, and that has grown again, holds
 other records at the same offsets; the leader epoch shows it, even with one broker. Spark's reader detects neither where
-the new log is long enough.
+the new log is long enough (decision 41).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metadata of a commit of the table: its owner, and how far the table has read the topic."""
+"""The metadata of a commit of the table: its owner, and how far the table has read the topic (decision 5)."""
 
 from __future__ import annotations
 

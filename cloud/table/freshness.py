@@ -77,8 +77,8 @@ def is_fresh(horizon: Horizon) -> Column:
 def latest_ahead(horizon: Horizon) -> Column:
     """Return the latest append time after `Horizon.latest_ms`, in milliseconds; null without one.
 
-    The driver's clock is behind then, or a broker's is ahead. The state has these records under too early a time and
-    expires them too early, so later events that may have a duplicate among them are not fresh (`birth_ms`).
+    The driver's clock is behind then, or a broker's is ahead (decision 42). The state has these records under too early
+    a time and expires them too early, so later events that may have a duplicate among them are not fresh (`birth_ms`).
     """
     appended = F.unix_millis("appended")
     return F.max(F.when(F.col("reason").isNull() & (appended >= horizon.latest_ms), appended))

@@ -2,10 +2,10 @@
 
 Where two such events were accepted further apart than gateways remember, no gateway treated them as duplicates, and
 neither does the job: the first is in the table, the other in quarantine, none is lost. So the state must never drop one
-as a duplicate of the other: the dedup key contains the span of acceptance. And since the earlier one may be of any age,
-each is looked up in the table, even where a resend horizon bounds the age of its duplicates.
+as a duplicate of the other: the dedup key contains the span of acceptance (decision 22). And since the earlier one may
+be of any age, each is looked up in the table, even where a resend horizon bounds its duplicates' age (decision 43).
 
-The time of acceptance is the gateway's where its clock is trusted, else the broker's time of append.
+The time of acceptance is the gateway's where its clock is trusted, else the broker's time of append (decision 50).
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -96,4 +96,4 @@ DAY_OUTSIDE = date(1970, 1, 1)
 """The common partition of all times outside YEARS, or far from the record's append."""
 PAST_DAYS_MAX, AHEAD_DAYS_MAX = 366, 2
 """The distance from the append within which a day has its own partition. A sensor may send any time, and each
-partition is a folder with its own files."""
+partition is a folder with its own files (decision 55)."""

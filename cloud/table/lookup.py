@@ -66,7 +66,7 @@ def find(late: DataFrame, table: DataFrame, search: Search) -> Matches:
 
 
 def sought(late: DataFrame, table: DataFrame, search: Search) -> DataFrame:
-    """Return the query of `find`, in which statistics and Bloom filters exclude files and row groups."""
+    """Return the query of `find`, in which statistics and Bloom filters exclude files and row groups (decision 55)."""
     if search.days is not None:
         table = table.filter(_timestamps(search))
         if len(search.days) <= DAYS_MAX:

@@ -1,9 +1,9 @@
 """The views beside `events` and `quarantine`, in the words of Spark and of PostgreSQL.
 
 `readings` has one row for each measurement of an event. `events_corrected` has `received` as it is by the clock that
-the gateway trusts since. `gateway_events` has one row for each event in which a gateway states something about itself,
-with the entries of its data as columns. `gateways` has one row for each gateway: when it was last heard and started,
-and what its latest start or checkpoint has stated.
+the gateway trusts since (decision 74). `gateway_events` has one row for each event in which a gateway states something
+about itself, with the entries of its data as columns. `gateways` has one row for each gateway: when it was last heard
+and started, and what its latest start or checkpoint has stated.
 """
 
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ _FIXED = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
-    # By default a consumer whose offset was deleted continues at the end without an error.
+    # By default a consumer whose offset was deleted continues at the end without an error (decision 60).
     "auto.offset.reset": "error",
     # Errors are in our own exceptions; the client would log each attempt.
     "log_level": 2,

@@ -60,7 +60,7 @@ def _check_labels_of_one_event(evidence: EvidenceDatabase, scope: Scope, finding
     """Check events with several labels: a gateway must recognise the events that it has labelled.
 
     Exceptions are a restored older store, which labels an event that was in transmission again in another epoch, and
-    another gateway.
+    another gateway (decision 25).
     """
     for statement, mark, forms, across in evidence.connection.execute(_TWO_LABELS).fetchall():
         epochs: dict[str | None, list[str]] = defaultdict(list)

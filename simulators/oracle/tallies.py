@@ -94,9 +94,9 @@ def prepare(evidence: EvidenceDatabase, scope: Scope) -> None:
 def must(evidence: EvidenceDatabase, scope: Scope) -> str:
     """Return the SQL condition under which an event must have a row.
 
-    While events may still be in transit, only overtaken events must: rows are written in the order of offsets, and a
-    gateway forwards in order, so a table with a later event of a device has every event acked before it. Where
-    retention has deleted first records of a partition, only the events of devices in other partitions must.
+    While events may still be in transit, only overtaken events must (decisions 25, 60): rows are written in the order
+    of offsets, and a gateway forwards in order, so a table with a later event of a device has every event acked before
+    it. Where retention has deleted first records of a partition, only the events of devices in other partitions must.
     """
     under_way = _ACKED_AND_OVERTAKEN if scope.gateways == 1 else "0"
     condition = _ACKED if scope.settled else under_way

@@ -211,7 +211,7 @@ class Guard:
     """Kills a child's process group when this process ends, even by SIGKILL.
 
     PR_SET_PDEATHSIG fires at the end of the starting thread, and reaches only the child, not its children. Instead a
-    small shell reads from a pipe whose other end only this process holds.
+    small shell reads from a pipe whose other end only this process holds (decision 2).
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class Run:
 
 
 def run(specification: Path, configuration: Path, properties: tuple[str, ...], seconds_max: float) -> Run:
-    """Check a specification breadth first with one worker, so that the shortest counterexample is found each time."""
+    """Check a specification breadth first by one worker, so that the shortest counterexample is found (decision 69)."""
     with tempfile.TemporaryDirectory(prefix="oncegate-tlc-") as folder:
         command = [
             *(str(java.require()), "-XX:+UseParallelGC", "-XX:ParallelGCThreads=1", f"-Xmx{HEAP_MEGABYTES_MAX}m"),

@@ -1,6 +1,6 @@
 """The heavy tests that CI runs after `make test`: a fixed list, the most valuable first, and a share of all others.
 
-The share changes with each commit, so that after SHARES commits each heavy test has run whose duration is known.
+The share changes with each commit: after SHARES commits each heavy test has run whose duration is known (decision 27).
 """
 
 import tomllib

@@ -1,4 +1,4 @@
-"""One thread for all threads: a seeded scheduler of greenlets, with virtual time."""
+"""One thread for all threads: a seeded scheduler of greenlets, with virtual time (decision 73)."""
 
 import asyncio
 from collections.abc import Callable

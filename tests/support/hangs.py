@@ -2,7 +2,7 @@
 
 pytest-timeout raises the error once, in the running code. asyncio logs errors of callbacks and continues: the test then
 passed or hung without end. Hypothesis treats it as a failing example, and repeats that and simpler ones, each of which
-hangs again. And after a hang one cleanup after another may hang, too.
+hangs again. And after a hang one cleanup after another may hang, too (decision 61).
 """
 
 import signal

@@ -1,7 +1,7 @@
 """Waits for conditions and for counts, never for time.
 
 A condition has a deadline. A count has none: the wait fails once the count stands still, and reports its value. So a
-slow machine fails no test while there is progress, and a lost event is reported as lost, not as late.
+slow machine fails no test while there is progress, and a lost event is reported as lost, not as late (decision 27).
 """
 
 import asyncio

@@ -200,7 +200,7 @@ def existing(folder: Path) -> Path:
 
 SERVICE_TASKS: Final = Path("/sys/fs/cgroup/system.slice/oncegate.service/pids.max")
 CLIENTS_MAX: Final = 5
-"""The producer, one client each for the topic and the records of a transaction, and two for the receipts."""
+"""The producer, one each for the topic and the records of a transaction, and two for the receipts (decision 53)."""
 CLIENT_TASKS: Final = 5
 """Threads of one client besides its brokers': main, callbacks, bootstrap and coordinators."""
 LANE_TASKS: Final = 4

@@ -216,7 +216,7 @@ class ProtectedSite(interfaces.Resource):  # type: ignore[misc] # aiocoap carrie
             return self._challenge(challenge)
 
     async def _turn_to_open(self, request_bytes: int) -> None:
-        """Wait for a turn of the event loop; raise RequestRefusedError where too much is waiting."""
+        """Wait for a turn of the event loop; raise RequestRefusedError where too much is waiting (decision 64)."""
         if self._waiting_bytes >= WAITING_BYTES_MAX:
             raise RequestRefusedError(TOO_MANY)
         self._waiting_bytes += request_bytes

@@ -63,7 +63,7 @@ class EventsResource(resource.Resource):  # type: ignore[misc] # aiocoap carries
         self._tuning = tuning
         self._plain_blocks = Blocks(body_bytes_max, lifetime_seconds)
         self._protected_blocks = Blocks(body_bytes_max, lifetime_seconds)
-        """Separate, so that unauthenticated uploads evict none under OSCORE."""
+        """Separate, so that unauthenticated uploads evict none under OSCORE (decision 64)."""
         self._in_progress: set[asyncio.Future[Answer]] = set()
         self._pace = pace
         self._waiting_bytes = 0

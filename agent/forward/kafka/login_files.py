@@ -138,7 +138,7 @@ STEP_MS_MAX: Final = 1_000
 
 
 class WallSteps:
-    """Compares the wall clock with the monotonic one, from one check to the next."""
+    """Compares the wall clock with the monotonic one, from one check to the next (decision 38)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The cap on the bytes that are sent to Kafka: a token bucket, corrected by what the clients report as sent."""
+"""The cap on the bytes that are sent to Kafka: a token bucket, corrected by what the clients report (decision 75)."""
 
 import json
 import threading

@@ -36,7 +36,7 @@ IN_FLIGHT_MAX: Final = 8
 
 
 class AtLeastOnce:
-    """An idempotent producer: within one session it retries without duplicating or reordering."""
+    """An idempotent producer: within one session it retries without duplicating or reordering (decision 4)."""
 
     fixed: ClassVar[Mapping[str, str | None]] = {
         **FIXED,

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class AtMostOnce:
-    """A producer that repeats nothing; acks only show what may be lost."""
+    """A producer that repeats nothing; acks only show what may be lost (decision 52)."""
 
     fixed: ClassVar[Mapping[str, str | None]] = {
         **FIXED,

@@ -84,8 +84,8 @@ class InFlightBatch:
 
         Raise RenewalError where a partition's epoch is not what it was before the first send. Epochs only grow:
         one that is equal at both times was so between them, so that leader has appended all of the batch, and the
-        log was not truncated meanwhile. Raise SessionError where a leader has not answered: that does not prove a
-        change.
+        log was not truncated meanwhile (decision 36). Raise SessionError where a leader has not answered: that does not
+        prove a change.
         """
         spans: dict[int, Offsets] = {}
         for partition, (low, high) in sorted(self._partitions.items()):

@@ -205,7 +205,7 @@ def hand_over(
 def serve(producer: Producer, seconds: float) -> None:
     """Process delivery reports; sleep for `seconds` where there is none.
 
-    Does not wait within the client, whose waits lengthen when the wall clock is set back (`wall_steps`).
+    Does not wait within the client, whose waits lengthen when the wall clock is set back (decision 38).
     """
     if not producer.poll(0):
         time.sleep(seconds)

@@ -45,8 +45,8 @@ _RETRY_CODES: Final = (KafkaError._TIMED_OUT, *MOVING_CODES)
 class GroupOffsets:
     """Reads the group's committed offsets, never as a member of it.
 
-    A consumer joins its group only when it subscribes. AdminClient is not used: librdkafka dereferences NULL in it
-    while the group's coordinator is being elected (librdkafka issue 5040).
+    A consumer joins its group only when it subscribes. AdminClient is not used (decision 3): librdkafka dereferences
+    NULL in it while the group's coordinator is being elected (librdkafka issue 5040).
     """
 
     def __init__(self, admin: AdminClient, consumer: Consumer, topic: str, last_error: LastError) -> None:

@@ -59,7 +59,7 @@ class Confirmed:
 
 
 class SharedRound:
-    """What the session and the receipts' poller of a lane hand each other, each in its thread."""
+    """What the session and the receipts' poller of a lane hand each other, each in its thread (decision 36)."""
 
     def __init__(self, poll_seconds: float) -> None:
         self.patience_ms = int((min(poll_seconds, POLL_SECONDS_MAX) + PATIENCE_SECONDS) * 1000)

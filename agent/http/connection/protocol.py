@@ -1,7 +1,7 @@
 """Uvicorn's HTTP/1.1, with time limits for a head and an answer, and the client's address as a URI's host.
 
 A POST of events that arrives as a whole goes to the application without uvicorn and its HTTP library, whose work for a
-request takes several times as long as storing an event.
+request takes several times as long as storing an event (decision 9).
 """
 
 import asyncio

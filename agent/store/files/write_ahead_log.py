@@ -242,7 +242,7 @@ class WriteAheadLog:
 
 
 def is_of_earlier_round(path: Path, log_round: int | None) -> bool:
-    """Whether a store's log is an older copy or another log: one that does not follow the given round.
+    """Whether a store's log is an older copy or another log: one that does not follow the given round (decision 57).
 
     Return False without a round, without a log, or where its header is not whole.
     """

@@ -1,7 +1,7 @@
 """Selects the segments that may hold a fingerprint, by Bloom filters in memory as far as the bound allows.
 
-A filter only saves look-ups: a fingerprint that passes is looked up on flash. So is any in a segment without filter.
-Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
+A filter only saves look-ups: a fingerprint that passes is looked up on flash. So is any in a segment without filter
+(decision 16). Where memory is short, filters are folded: the union of a filter's halves is a filter of half the size.
 """
 
 import sys

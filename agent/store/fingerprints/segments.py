@@ -18,7 +18,7 @@ ENTRIES_PER_ROW = 182
 SEALED_BYTES = 26.2
 """What a sealed fingerprint takes of the file: its entry, and its part of the filter and of the pages."""
 SHARE = 0.75
-"""How much of the store's bound sealed fingerprints may take: the rest is always for events."""
+"""How much of the store's bound sealed fingerprints may take: the rest is always for events (decision 78)."""
 ROWS_PER_PIECE = 64
 """How many rows of entries are deleted at once; the log grows by as many pages."""
 _PART_BYTES = 3

@@ -1,8 +1,8 @@
 """The stored form: of a row, its values with a checksum, which SQLite lacks; of the events of one commit, one blob.
 
 In a blob each event has its own checksum. To write less to flash, a commit of EVENTS_MIN events or more is cut into
-blocks, since the events of one commit are much alike. A block holds its events' heads as they are, and their tails
-deflated together; so a damaged bit costs one block's events at most. A smaller commit is stored as it is.
+blocks, since the events of one commit are much alike (decision 17). A block holds its events' heads as they are, and
+their tails deflated together; so a damaged bit costs one block's events at most. A smaller commit is stored as it is.
 
 In a damaged file a value may be of any type, whatever its column is declared to be; a wrong range of positions would
 lose events without notice.

@@ -20,7 +20,7 @@ from contract.record import read_header_fields
 
 PAGE_POSITIONS: Final = 1_000
 PAGE_BYTES: Final = 4 << 20
-"""How much is read in one snapshot of the store, which ends before the page is returned."""
+"""How much is read in one snapshot of the store, which ends before the page is returned (decision 33)."""
 
 Matches = Callable[[bytes], bool]
 """Whether the event of a tail is wanted."""

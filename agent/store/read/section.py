@@ -1,8 +1,8 @@
 """The section of the hash chain (`contract.chain`) that the next event continues, and how an opening finds its state.
 
 No commit writes the state: it follows from the section's events, which are all kept but for those that a purge has
-deleted; the purge notes the state. A note names the label that it includes, which no other event ever has: a note of
-another copy of the store, or of events that the store has lost, is recognised by that.
+deleted (decision 77); the purge notes the state. A note names the label that it includes, which no other event ever
+has: a note of another copy of the store, or of events that the store has lost, is recognised by that.
 """
 
 from collections.abc import Sequence

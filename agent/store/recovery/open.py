@@ -106,8 +106,8 @@ def _loss(noted: LastCommit | None, end: int, boot: str, *, lacks_log: bool) -> 
     """Return why events behind the last position are missing; empty where the mark of use shows none missing.
 
     A position is written to the mark after its commit: if the store ends before it, the commit is lost, whatever
-    remains of the log. If the log is missing, the mark proves that nothing is lost only in the same boot: otherwise its
-    latest writes may be lost, too.
+    remains of the log (decision 57). If the log is missing, the mark proves that nothing is lost only in the same boot:
+    otherwise its latest writes may be lost, too.
     """
     if lacks_log:
         has_all = noted is not None and noted.boot == boot and noted.end <= end

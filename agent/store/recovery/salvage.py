@@ -1,8 +1,8 @@
 """Salvages a damaged file: copies everything intact into a new one, and records the rest as gaps.
 
-Pages are read one by one, without SQLite, which stops at the first damaged one. Checksums show which rows and events
-are intact. If a page has several versions, the newest intact row of those that SQLite would read counts; other frames
-of the log only fill holes.
+Pages are read one by one, without SQLite, which stops at the first damaged one (decision 12). Checksums show which rows
+and events are intact. If a page has several versions, the newest intact row of those that SQLite would read counts;
+other frames of the log only fill holes.
 """
 
 import logging

@@ -76,9 +76,9 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path}: SQLite cannot use a write-ahead log here (journal mode is {mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA mmap_size = 0")
-    # Debian's SQLite overwrites deleted content, which would write a purged event again.
+    # Debian's SQLite overwrites deleted content, which would write a purged event again (decision 15).
     connection.execute("PRAGMA secure_delete = OFF")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do that within COMMIT
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # SQLite would do that within COMMIT (decision 47)
     connection.execute(f"PRAGMA journal_size_limit = {layout.LOG_BYTES_KEPT}")
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
     migrate(connection, path)
@@ -86,7 +86,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a second connection that can only read, beside the running service or without it."""
-    if use_mark.lacks_log(path):  # SQLite would make an empty one, and hide the loss
+    if use_mark.lacks_log(path):  # SQLite would make an empty one, and hide the loss (decision 49)
         raise StoreError(f"{path}: its write-ahead log is missing; `oncegate run` declares the lost events")
     connection = open_as_it_is(path)
     try:
@@ -126,7 +126,8 @@ def open_as_it_is(path: Path) -> sqlite3.Connection:
 def snapshot(connection: Reads) -> Iterator[None]:
     """Hold a snapshot of the store within the block, which has to be short.
 
-    While it is held, the service cannot restart its log: the block must not wait for the consumer of what it reads.
+    While it is held, the service cannot restart its log: the block must not wait for the consumer of what it reads
+    (decision 33).
     """
     connection.execute("BEGIN")
     try:

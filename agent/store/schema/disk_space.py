@@ -27,7 +27,7 @@ DISK_FULL = "the disk is full: too little space is left for new events"
 LOG_NEEDS_SPACE = "the disk is full: the remaining space is needed to write the store's log back"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_SPACE_HIDDEN = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-"""SQLite's errors where it can create no file, and where a quota is reached."""
+"""SQLite's errors where it can create no file, and where a quota is reached (decision 30)."""
 _PROBE_BYTES = 32 << 10
 """The least size of the log's index."""
 

@@ -68,7 +68,7 @@ class Capacity:
     def check_log(self) -> None:
         """Raise StoreError where another transaction could use the space that the log needs to be written back.
 
-        A log that cannot be written back could never be truncated again, even once its reader has ended.
+        A log that cannot be written back could never be truncated again, even once its reader has ended (decision 48).
         """
         if disk_space.log_bytes(self._file) <= layout.LOG_BYTES_KEPT or disk_space.is_ample(self._file):
             return

@@ -133,7 +133,7 @@ class WritingConnection:
         self._mark.note(self._memory.end, self._log.round)
 
     def limit_log(self, *, at_once: bool = False) -> None:
-        """Write the log back if it is long, or at once. SQLite itself would not verify its files before.
+        """Write the log back if it is long, or at once. SQLite itself would not verify its files before (decision 47).
 
         Raise nothing, since the transaction before is on disk.
         """

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 MARKS_MS = 2_000
 """How long marks may wait for a commit of events that carries them."""
 DUPLICATES_MS = 30_000
-"""The same for duplicates, since a commit for each of them would wear the card; readers request them (`flush`)."""
+"""The same for duplicates, since a commit for each of them would wear the card; readers request them (decision 72)."""
 PURGE_MS = 10_000
 """The pause between two purges, so that one deletes many commits at once."""
 FORGET_MS = 600_000

@@ -30,7 +30,7 @@ PIECE_BYTES_MIN = 16 << 10
 
 
 class Removal:
-    """Deletes in pieces, the oldest first; runs on the writer's thread alone.
+    """Deletes in pieces, the oldest first (decision 78); runs on the writer's thread alone.
 
     Each piece is one transaction, which memory follows after its commit, and after which the log is written back.
     Each of `forget_answers` is called when events are given up: remembered answers of transports must not ack their

@@ -61,7 +61,7 @@ class Writer:
 
     def call(self, task: Callable[[], T]) -> T:
         """Run a task on the thread and wait for it; return its result, or raise its error."""
-        # Not a Future, of whose lock the schedules (docs/verification.md) know nothing.
+        # Not a Future, of whose lock the schedules (docs/verification.md) know nothing (decision 73).
         done = threading.Event()
         results: list[T] = []
         errors: list[BaseException] = []
