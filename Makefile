@@ -76,12 +76,12 @@ test-all: lint ## Run everything that `test` runs, and the heavy suites
 	$(BIN)/pytest
 
 .PHONY: test-ci
-test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a twelfth of all others by the number of commits
+test-ci: programs ## Run CI's heavy tests, 41 minutes at most: its list, and a twelfth of all others by the number of runs or commits
 	@$(BIN)/python -m simulators.services programs heavy
 	$(call stacks_last,$(call once_more,$(BIN)/python -m tests.ci,$(BIN)/pytest -m heavy $(FAILED)))
 
 .PHONY: test-nightly
-test-nightly: programs ## Run all heavy tests, and print a table; SHARE=0 to 11 a twelfth, 12 what was never measured
+test-nightly: programs ## Run all heavy tests, and print a table, also written to tests/ci/tests.toml; SHARE=0 to 11 a twelfth
 	@$(BIN)/python -m simulators.services programs heavy
 	$(BIN)/python -m tests.ci $(if $(SHARE),--share $(SHARE),--all) --measure
 

@@ -40,6 +40,7 @@ class Selection:
         self._lists = lists
         self._shares = shares
         self._end = end
+        self._starts: dict[str, float] = {}
         self._durations: dict[str, list[float]] = defaultdict(list)
 
     @pytest.hookimpl(trylast=True)
@@ -71,9 +72,12 @@ class Selection:
             pytest.skip(f"{left:.0f} s are left, and it takes {needed:.0f} s")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how long a test has taken."""
-        if report.when == "call" and report.passed:
-            self._durations[function_of(report.nodeid)].append(report.duration)
+        """Note how long a test and what it starts have taken."""
+        if report.passed and report.when == "setup":
+            self._starts[report.nodeid] = report.duration
+        if report.passed and report.when == "call":
+            seconds = self._starts.get(report.nodeid, 0.0) + report.duration
+            self._durations[function_of(report.nodeid)].append(seconds)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the durations of what has passed into tests.toml, if asked."""

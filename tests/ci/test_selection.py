@@ -1,11 +1,14 @@
 """CI's heavy tests exist, fit into their time, and the command says which run."""
 
 import sys
+from collections import defaultdict
 
 import pytest
 
 from tests.ci.selection import (
+    BUILD_SECONDS,
     LIST_SECONDS_MAX,
+    SECONDS_MAX,
     SHARE_SECONDS_MAX,
     SHARES,
     function_of,
@@ -13,6 +16,7 @@ from tests.ci.selection import (
 )
 from tests.docs.pages import ROOT
 from tests.support.commands import output_of
+from tests.support.scheduling import group_of
 
 
 @pytest.mark.heavy
@@ -25,5 +29,12 @@ def test_the_list_and_each_share_exist_fit_into_their_time_and_are_shown() -> No
     assert runs[: len(set(map(function_of, first)))] == list(dict.fromkeys(map(function_of, first)))
     assert set(heavy.seconds) <= set(runs)
     assert sum(map(heavy.seconds_of, first)) <= LIST_SECONDS_MAX
-    for share in heavy.shares_of(tests)[:SHARES]:
+    shares = heavy.shares_of(tests)
+    assert len(shares) == SHARES
+    assert {*first, *(test for share in shares for test in share)} == set(tests)
+    for share in shares:
         assert sum(map(heavy.seconds_of, share)) <= SHARE_SECONDS_MAX
+        groups: dict[str, float] = defaultdict(float)  # each runs in one process
+        for test in [*first, *share]:
+            groups[group_of(test)] += heavy.seconds_of(test)
+        assert max(groups.values()) <= SECONDS_MAX - BUILD_SECONDS
