@@ -89,7 +89,7 @@ def _without(decoded: Decoded, admits: Callable[[str], bool], reason: str) -> De
 
 
 def _state(decoded: Decoded, sender: Mapping[str, str]) -> None:
-    """State in `ext` what is proven about the sender; what a payload says of that goes."""
+    """Put the proven facts about the sender into `ext`, in place of the payload's claims."""
     for event in decoded.events:
         said = event.ext or {}
         if sender or AUTH in said or RELAY in said:
@@ -136,7 +136,7 @@ def _counted(delivery: Delivery, devices: Iterable[str]) -> Counter[Name]:
 
 
 class Numbers:
-    """A number for each name, the largest of `NAMES_MAX`; any other has the largest that was forgotten.
+    """The largest numbers by name, at most `NAMES_MAX`; any other name has the largest forgotten number.
 
     So nobody's number becomes less by the names that others take.
     """
@@ -194,7 +194,7 @@ EVENT_BYTES: Final = 100
 
 
 class StoredShares:
-    """What the undelivered events of each device and of each address take in the store, since the agent's start.
+    """The bytes of undelivered events in the store, by device and by address, since the agent's start.
 
     Whose events were delivered the store does not tell: each delivery reduces all shares alike.
     """

@@ -38,7 +38,7 @@ _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 @final
 @dataclass(slots=True, init=False)
 class Delivery:
-    """Raw bytes from one sender. As all values that are created for each event, with a written `__init__`."""
+    """Raw bytes from one sender; its `__init__` is written out, as for all values created for each event."""
 
     body: bytes
     media: Media | ForeignFormat | None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a way in has of the agent."""
+    """The parts of the agent that a way in uses."""
 
     name: str
     settings: Any
@@ -55,7 +55,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What the agent has of an open way in."""
+    """The parts of an open way in that the agent uses."""
 
     address: str = ""
     """Where it listens; empty where it does not."""

@@ -102,7 +102,7 @@ def audit(spark: SparkSession, settings: AuditSettings) -> Findings:
 
 
 def check_output(spark: SparkSession, settings: AuditSettings) -> None:
-    """Raise StopError where the output is within a table, from whose folder maintenance removes what is not of it."""
+    """Raise StopError where the output is within a table's folder: maintenance removes all other files there."""
     for table in settings.tables.folders:
         if sinks.is_within(jvm.qualify(spark, settings.output), jvm.qualify(spark, table)):
             raise StopError(f"--output {settings.output} is within {table}: it needs a folder of its own")
@@ -137,7 +137,7 @@ def span_to_read(topic: Topic, store: Store, group: str, table: str) -> TopicSpa
 
 
 def of_read_records(topic: Topic, rows: DataFrame, span: TopicSpan) -> DataFrame:
-    """Return the rows whose records are below the end of the span, or beyond that of the log, where none can be."""
+    """Return the rows with records below the span's end, or beyond the log's, where no record can be."""
     is_read = account.is_before(span.ends)
     beyond = rows.filter(~is_read).localCheckpoint()  # before the log's end is asked for: a job adds rows meanwhile
     ends = {partition: end for partition, (end, _) in topic.latest().items()}

@@ -258,7 +258,7 @@ class Reader:
         logger.info("batch=%d stage=committed records=%d rows=%d", self._batch, len(records), written.rows)
 
     def _effects_are_done(self) -> bool:
-        """Make the effects that are due; whatever is read, waits until they are done."""
+        """Make the due effects, and return whether they are done; reading pauses until then."""
         if self._effects is None:
             return True
         tell = partial(self._receipts.note_failing, self._read(self._places))
@@ -271,13 +271,13 @@ class Reader:
         return True
 
     def _pause(self, partitions: Iterable[int]) -> None:
-        """Read no more of these partitions until it is resumed where the client has returned its last record."""
+        """Pause these partitions; resumed, they continue behind the last record that the client has returned."""
         new = set(partitions) - self._paused
         self._consumer.pause([TopicPartition(self._topic, partition) for partition in new])
         self._paused |= new
 
     def _report_news(self, judged: Sequence[Judged]) -> None:
-        """Report once each newer contract and each other retention of a gateway, and once what this release ignores."""
+        """Report each newer contract, each other retention, and the first content that this release ignores."""
         if (contract := max(one.contract for one in judged)) > self._newest:
             self._newest = contract
             logger.warning(
@@ -314,7 +314,7 @@ class Reader:
         logger.info("stage=revoked partitions=%s", sorted(one.partition for one in partitions))
 
     def _begin(self, partitions: Sequence[int]) -> dict[int, Place]:
-        """Return the table's places, which are the topic's beginning where it has none.
+        """Return the table's places; at the topic's beginning where the table has none.
 
         Raise StopError where the topic is another one, is compacted, or has lost what the table has not read.
         """
@@ -362,7 +362,7 @@ class Reader:
         return Commit(self._table.id, "", 0, self._batch, self._topic, self._topic_id, {}, ends, first, epochs=epochs)
 
     def _lag(self) -> int:
-        """Return the number of unread records of the partition with the most of them, as far as the client knows."""
+        """Return the largest number of unread records in a partition, as far as the client knows."""
         known = partial(self._consumer.get_watermark_offsets, cached=True)
         ends = {partition: known(TopicPartition(self._topic, partition))[1] for partition in self._places}
         return max([0, *(end - self._places[partition].next for partition, end in ends.items())])
@@ -405,7 +405,7 @@ def parse(arguments: Sequence[str]) -> ConsumerSettings:
 
 
 def _poll_within(given: argparse.Namespace) -> dict[str, str]:
-    """Return the property by which a call of the effects does not remove the member from the group."""
+    """Return the property that keeps the member in the group during a call of the effects."""
     if given.effects is None:
         return {}
     return {"max.poll.interval.ms": str(min(POLL_SECONDS + given.effects_seconds_max, POLL_SECONDS_MAX) * 1000)}

@@ -41,7 +41,7 @@ class GatewayFile:
         self.renewed()
 
     def renewed(self) -> bool:
-        """Whether the file has other keys now, which are in `keys` and `signers` then."""
+        """Take the file's present keys into `keys` and `signers`; return whether they have changed."""
         before, self.keys = self.keys, self._file.present()
         if is_new := self.keys != before:
             made = {name: tuple(Signer(key, self._topic) for key in each) for name, each in self.keys.items()}
@@ -50,7 +50,7 @@ class GatewayFile:
 
 
 def fits(signers: Signers, fingerprint: bytes | None, words: Sequence[bytes], value: bytes | None) -> bool:
-    """Whether a record's eighth word is that of a key of its gateway, which its first word names."""
+    """Whether a record's eighth word is a MAC by a key of the gateway in its first word."""
     if len(words) <= MAC_WORD or fingerprint is None or value is None:
         return False
     said = b" ".join(words[:MAC_WORD])

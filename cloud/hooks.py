@@ -61,7 +61,7 @@ class Hook:
         return StopError(f"transform {self.name}: {what}. Nothing of the batch is written or receipted")
 
     def other_rows(self, rows: int, counts: Mapping[str, int]) -> StopError:
-        """Return the error for other rows than the given ones; `counts` are those that are lost, doubled, and so on."""
+        """Return the error for other rows than the given ones; `counts` are the lost, doubled and other ones."""
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
         return self.broken(
             f"of {rows} rows it has {told}. It may add columns, and leave out a row only by a text in the column "

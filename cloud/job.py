@@ -137,7 +137,7 @@ def open_effects(
     stop: StopRequest,
     receipts: Receipts,
 ) -> Callable[[Commit], bool]:
-    """Return what makes the user's effects of the table's last commit."""
+    """Return a function that makes the user's effects of the table's last commit."""
     if settings.effects is None:
         return lambda _: True
     new = cast("EffectsSink", sink)  # of the kinds that take the option
@@ -178,7 +178,7 @@ def start(survivors: DataFrame, writer: BatchWriter, settings: JobSettings) -> S
 
 
 def write(writer: BatchWriter, survivors: DataFrame, batch: int) -> None:
-    """Write a batch; an error that the job tells in one line is not told by Spark, too, with pages of Py4J."""
+    """Write a batch; after an error of the job's own, silence Spark's pages about it."""
     try:
         writer(survivors, batch)
     except JobError:

@@ -16,7 +16,7 @@ class Renewed(Generic[_Content]):
     """The content of a file; a changed one that cannot be read is logged once, and the earlier content stays in use."""
 
     def __init__(self, name: str, content: str, look: Callable[[], object], read: Callable[[], _Content]) -> None:
-        """Read the file; `look` returns what differs after a change, and both raise StopError where they cannot."""
+        """Read the file; `look` returns a value that changes with it, and both functions raise StopError on failure."""
         self._name = name
         self._what = content
         self._look = look
@@ -41,7 +41,7 @@ class Renewed(Generic[_Content]):
 
 
 def stamp(path: Path, name: str) -> tuple[int, int, int]:
-    """Return what differs after a change of a local file or of its rights; raise StopError where there is none."""
+    """Return a value that changes with a local file or its rights; raise StopError where there is no file."""
     try:
         found = path.stat()
     except OSError as error:

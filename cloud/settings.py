@@ -69,7 +69,7 @@ class JobSettings:
     effects_seconds_max: int = 600
 
     def check_folders(self) -> None:
-        """Raise StopError where a folder is within another: maintenance removes from a table what is not of it."""
+        """Raise StopError where a folder is within another: maintenance removes foreign files from a table's folder."""
         for inner, outer in permutations((*self.tables.folders, self.checkpoint), 2):
             if sinks.is_within(inner, outer):
                 raise StopError(f"{inner} is within {outer}: table, quarantine and checkpoint need separate folders")

@@ -113,7 +113,7 @@ class Tables:
 
 
 def find(name: str) -> SinkKind:
-    """Return a sink by its name; raise ArgumentTypeError where none is installed, or it is not one."""
+    """Return a sink by its name; raise ArgumentTypeError where it is missing or invalid."""
     if name in OWN:
         return OWN[name]
     found = entry_points(group=GROUP)

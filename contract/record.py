@@ -26,7 +26,7 @@ VIA_START: Final = b',"via":"'
 """Stands once in a value, since inside a JSON string every quote is escaped."""
 DATA_START: Final = b'"data":{'
 EXT_BYTES_MAX: Final = 4096
-"""Of the text of `ext`; entries for which there is no room are left out, and it says so."""
+"""Of the text of `ext`; entries for which there is no space are left out, and `ext` says so."""
 EXT_CUT: Final = "cut"
 SOURCES_KEPT: Final = 8_192
 SOURCE_BYTES_KEPT: Final = 256
@@ -124,7 +124,7 @@ def encode_tail(event: Event, received: int, via: str) -> bytes:
 
 
 def read_header_fields(tail: bytes) -> HeaderFields:
-    """Read the entries that key and headers repeat out of what `encode_tail` returned."""
+    """Read from a tail the entries that key and headers repeat."""
     device, type_, time, received, via = _read_fields(tail)
     return HeaderFields(
         device.decode(), type_.decode(), None if time is None else int(time), int(received), via.decode()
@@ -156,7 +156,7 @@ def begins_section(tail: bytes) -> bool:
 
 
 def encode_value(fingerprint: bytes, gateway: str, label: Label, tail: bytes) -> bytes:
-    """Return the value: a JSON object of fingerprint, gateway, label, and what `encode_tail` returned."""
+    """Return the value: a JSON object of fingerprint, gateway, label and a tail by `encode_tail`."""
     before = _gateway_and_epoch(gateway, label.epoch)
     return b"%b%b%b%d,%b}" % (VALUE_PREFIX, fingerprint.hex().encode(), before, label.sequence, tail)
 
@@ -172,7 +172,7 @@ def encode_record(  # noqa: PLR0913  # what a record states
     *,
     sign: Callable[[bytes, bytes, bytes], bytes] | None = None,
 ) -> Record:
-    """Return the record of an event, of which `encode_tail` returned `tail`; its key is the device.
+    """Return the record of an event with a tail by `encode_tail`; its key is the device.
 
     The other parameters are the gateway's statements about the acceptance; `bound` is the earliest time at which a
     duplicate can have existed, in milliseconds since 1970 UTC, None where unknown. `ce_oncegate` has seven words:

@@ -1,4 +1,4 @@
-"""Reads the arguments of command lines, or raises ArgumentTypeError with the expected form; and what they name."""
+"""Reads command-line arguments and the files they name; raises ArgumentTypeError with the expected form."""
 
 import argparse
 import errno
@@ -18,7 +18,7 @@ _AGO = re.compile(r"\d+(?:\.\d+)?\s*(?:s|m|h|d)")
 
 
 def _argument(read: Callable[[object], int]) -> Callable[[str], int]:
-    """Return a reader of settings as one of arguments."""
+    """Turn a reader of settings into a type of argparse."""
 
     def parse(text: str) -> int:
         try:

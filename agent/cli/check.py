@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _mistakes_around(sections: Mapping[str, Any], source: Source) -> Iterator[Mistake]:
-    """Yield the mistakes in what the sections without a mistake refer to: files, and properties of Kafka."""
+    """Yield the mistakes in the files and Kafka properties of the valid sections."""
     for file, reason in unreadable(sections):
         yield source.mistake(file.section, file.key, reason)
     if "http" in sections:
@@ -149,7 +149,7 @@ def _kafka_mistakes(settings: KafkaSettings, gateway: str, source: Source) -> It
 
 
 def _placed(text: str, source: Source) -> Mistake:
-    """Return the mistake that an error's text describes, which begins with section and key."""
+    """Return the mistake in an error's text, placed by the section and key at its beginning."""
     match = _KEY.match(text)
     if match is None:
         return Mistake(source.name, None, "", "", text)
@@ -188,7 +188,7 @@ def _warnings(settings: Settings, configuration: Path) -> Iterator[str]:
 
 
 def _changed_identity(settings: Settings, sections: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a change of rules or mappings means, where the store knows others and this user may read it."""
+    """Yield the effect of each changed rule or mapping, where this user may read the store."""
     path = settings.gateway.state_dir / FILE_NAME
     try:
         with as_user(service_user(sections)), closing(database.open_for_reading(path)) as connection:

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _live(http: HttpSettings) -> list[tuple[str, str]]:
-    """Return what the agent's page shows of its links and of the last minute, or why that is not known."""
+    """Return the agent's links and its rates of the last minute, or why they are unknown."""
     try:
         api = own_api(http)
         links, past = api.get("/api/v1/live").document["links"], api.get("/api/v1/history").document

@@ -87,7 +87,7 @@ def reply_to(answer: Answer, body_bytes_max: int) -> Reply:
 
 
 def refusal_of(code: int, payload: bytes) -> Answer:
-    """Return what a refusal by this code says, for the counts."""
+    """Return a refusal by this code as an answer, for the counts."""
     text = payload.decode("utf-8", "replace") or f"{code >> 5}.{code & 31:02}"
     return Answer(_STATUSES.get(code, Status.UNDECODABLE), reason=text)
 

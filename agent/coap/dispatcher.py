@@ -173,7 +173,7 @@ def read_plain_post(raw: bytes) -> PlainPost | None:
 
 
 def _before_a_leap(raw: bytes) -> tuple[int, int]:
-    """Return the end and the last number of the options before the first whose number is greater by 13 or more."""
+    """Return end and last number of the options before the first leap of 13 or more in their numbers."""
     at = number = 0
     while at < len(raw) and raw[at] < _LEAP:
         number += raw[at] >> 4

@@ -86,7 +86,7 @@ def _shown(option: Field[Any], value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON has not in types that it has, or that have such in turn."""
+    """Return a dataclass, enum, set or mapping in simpler types, any other value as text."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Enum):

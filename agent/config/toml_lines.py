@@ -64,7 +64,7 @@ def _named(text: str) -> Iterator[tuple[int, str, Path, Path]]:
 
 
 def _path(value: object) -> Path:
-    """Return the names of what a statement sets, where it is a single thing."""
+    """Return the path of names that a statement sets, as far as it is a single one."""
     names: list[str] = []
     while isinstance(value, dict | list) and len(value) == 1:
         if isinstance(value, dict):

@@ -72,7 +72,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 def find(name: str) -> WayIn:
-    """Return another package's way in; raise ValueError where none is installed, or it is not one."""
+    """Return another package's way in; raise ValueError where it is missing or invalid."""
     found = entry_points(group=GROUP)
     others = sorted(found.names - OWN.keys())
     if name not in others:
@@ -90,13 +90,13 @@ def find(name: str) -> WayIn:
 
 
 def enabled(settings: Settings) -> dict[str, WayIn]:
-    """Return the ways in that the configuration enables: those of another package by having their section."""
+    """Return the enabled ways in; another package's are enabled by their section."""
     own = {name: way for name, way in OWN.items() if getattr(settings, name).enabled}
     return own | {name: find(name) for name in settings.sources}
 
 
 def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, WayIn]:
-    """Return the protocols of ways in, each with its way in, whose bounds it has."""
+    """Return the way in of each protocol, whose bounds apply to it."""
     return {via: way for way in ways.values() for via in way.vias or (way.name,)}
 
 

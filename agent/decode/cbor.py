@@ -161,7 +161,7 @@ def _read_bignum(tag: int, value: object, is_key: bool) -> object:
 
 
 def _refuse(invalid: Invalid, _: object, is_key: bool) -> Invalid:
-    """Return the placeholder; raise InvalidValue for a key, which is no placeholder."""
+    """Return the placeholder; raise InvalidValue where it would be a key."""
     if is_key:
         raise InvalidValue(invalid.reason)
     return invalid

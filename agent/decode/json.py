@@ -40,7 +40,7 @@ def read(body: bytes) -> object:
 
 
 def read_foreign(body: bytes) -> object:
-    """Return the value of another program's body; of a key that is there twice, the last counts. Raise Undecodable."""
+    """Return the value of another program's body, with the last value of a repeated key; raise Undecodable."""
     return _read(body, _DECODER if _BYTES_KEY in body else _FOREIGN_DECODER)
 
 

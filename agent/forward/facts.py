@@ -57,7 +57,7 @@ def read_oversized(fact: str | None) -> dict[int, OversizedEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The group's commits are no receipts that count."""
+    """The hold of receipts: since when the group's commits do not count, and why."""
 
     since: int
     """In milliseconds since 1970 UTC, by the gateway's clock."""

@@ -1,4 +1,4 @@
-"""The head of a request, and the usual one of a sensor as a whole: a POST of events, read without the HTTP library.
+"""The head of a request; and a sensor's usual request, a whole POST of events, read without the HTTP library.
 
 Every other request is left to the library: another form of a field, a field that has a meaning here for nobody, a body
 in pieces.
@@ -114,7 +114,7 @@ class WholePost(NamedTuple):
 
 
 def read_whole_post(data: bytes, peer: str) -> WholePost | None:
-    """Return the request that the bytes are; None where they are another one, only a part, or more than one.
+    """Return the one whole POST of events in the bytes; None for another request, a part, or several.
 
     `peer` is the client's address as the host of a URI. RFC 9112: each field stands in one line, and occurs once.
     """

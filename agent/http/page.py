@@ -41,7 +41,7 @@ def public_resources(vias: Sequence[str]) -> Resources:
 
 
 def _serve(name: str, media_type: str, vias: str = "") -> Handler:
-    """Return the handler of a file; `vias` is what it has in place of VIAS."""
+    """Return the handler of a file; `vias` replaces VIAS in it."""
 
     async def serve(_: Head, __: ReadBody) -> Response:
         body = files("agent.http").joinpath(name).read_bytes()  # some kB, rarely requested

@@ -62,7 +62,7 @@ class Refusal(Exception):  # noqa: N818  # the name states what it is
         self.reason = reason
 
     def answer(self) -> Answer:
-        """Return what it says to a sender of events."""
+        """Return the refusal as an answer to a sender of events."""
         return Answer(_STATUSES.get(self.response.code, Status.UNDECODABLE), reason=self.reason)
 
 

@@ -98,7 +98,7 @@ class Sources:
         return latest[:FOUND_EVENTS_MAX]
 
     def live(self) -> Mapping[str, object]:
-        """Return the status page's data without its feed: the store's status, and what is in this process only."""
+        """Return the status page's data without its feed: the store's status, and this process's own state."""
         found = self.current_status()
         return {
             "now": self.clock.wall_ms(),

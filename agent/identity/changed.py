@@ -1,4 +1,4 @@
-"""Notices that an identity is made in another way than when the store was used before.
+"""Notices changes in how identities are made, since the store was used before.
 
 An event has the fingerprint of the rules and the mapping under which it arrived. Where one of them has changed, it is
 not recognised when the sensor sends it again.
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def basis(identity: IdentitySettings, mqtt: MqttSettings, mappings: MappingSettings) -> Basis:
-    """Return what decides about fingerprints; raise MappingError where the folder of mappings cannot be read."""
+    """Return the digests of the settings behind fingerprints; raise MappingError for an unusable mappings folder."""
     found: dict[str, object] = {"identity.rules": [astuple(rule) for rule in identity.rules]}
     for subscription in mqtt.subscriptions:
         media = subscription.media
@@ -41,7 +41,7 @@ def basis(identity: IdentitySettings, mqtt: MqttSettings, mappings: MappingSetti
 
 
 def changed(now: Basis, fact: str | None) -> Sequence[str]:
-    """Return the names of what is not as the store's fact notes it; it notes nothing before the first start."""
+    """Return the names whose digest differs from the noted one; none before the first start."""
     before = json.loads(fact) if fact is not None else {}
     return [name for name, digest in now.items() if before.get(name, digest) != digest]
 

@@ -94,7 +94,7 @@ def _check_functions(tree: Tree, text: str) -> None:
 
 
 def _check_names(tree: Tree, text: str) -> None:
-    """Raise ExpressionError where a name is none of those that an expression begins with."""
+    """Raise ExpressionError where an expression begins with an unknown name."""
     if tree["type"] == "field" and tree["value"] not in NAMES:
         raise ExpressionError(f"{text!r}: unknown name {tree['value']!r}; it begins with one of {', '.join(NAMES)}")
     if tree["type"] != "expref":
@@ -103,7 +103,7 @@ def _check_names(tree: Tree, text: str) -> None:
 
 
 def _shares_what_shares(tree: Tree) -> bool:
-    """Whether an object is made of one that is made: only the interpreter counts what grows by that."""
+    """Whether an expression makes objects from made objects: only the interpreter counts that growth."""
     made = tree["type"] == "subexpression" and any(map(_makes, tree["children"][:-1]))
     return made or any(map(_shares_what_shares, _parts(tree)))
 
@@ -149,7 +149,7 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
 
 
 class _Interpreter(visitor.TreeInterpreter):
-    """JMESPath's own, which counts its steps and what they yield."""
+    """JMESPath's interpreter, which counts its steps and the size of their results."""
 
     def __init__(self, work: Work) -> None:
         super().__init__(_OPTIONS)
@@ -168,7 +168,7 @@ class _Interpreter(visitor.TreeInterpreter):
         return value
 
     def _spend_within(self, value: object) -> None:
-        """Spend a step for each value within a value, as often as it is there."""
+        """Spend a step for each value within a value, for repeated ones each time."""
         waiting = [value]
         while waiting:
             inner = waiting.pop()

@@ -65,7 +65,7 @@ class EventMapping:
     def apply(
         self, body: object, topic: Sequence[str], headers: Mapping[str, str], events_max: int
     ) -> tuple[Sequence[Entries | Invalid], int]:
-        """Return the entries of a message's events, or why one is none, and how many elements `skip` leaves out.
+        """Return the entries of a message's events, or a reason against one, and the number of skipped elements.
 
         Raise Unmapped where there can be no event.
         """
@@ -160,7 +160,7 @@ def _expression(written: object) -> Evaluate:
 
 
 def _template(written: object) -> Evaluate:
-    """Compile a text with expressions; where one of them yields nothing, the text does not either."""
+    """Compile a text with expressions, which yields nothing where one of them does."""
     if not isinstance(written, str) or not written:
         raise ExpressionError("expected text, with expressions in braces")
     from agent.mappings.expressions import pieces  # with jmespath, which most gateways need not
@@ -236,7 +236,7 @@ _CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
 
 
 def _moment(unit_ms: int, value: object) -> int:
-    """Return the milliseconds of a number of units, or of the number that a text is."""
+    """Return a number of units, perhaps written as text, in milliseconds."""
     from decimal import Context, Decimal  # each gateway imports this module, and few have mappings
 
     if isinstance(value, bool) or not isinstance(value, str | int | float):

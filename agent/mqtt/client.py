@@ -36,7 +36,7 @@ class BufferedClient(Client):
 
 
 def packet_bytes_max(settings: MqttSettings) -> int:
-    """Return the size of the largest packet that is kept whole: of an event, or of a list of Zigbee2MQTT."""
+    """Return the size of the largest packet kept whole, an event's or a device list's."""
     return min(max(settings.max_body_bytes, LIST_BYTES_MAX) + HEAD_BYTES_MAX, REMAINING_LENGTH_MAX)
 
 

@@ -1,4 +1,4 @@
-"""The messages in progress: their acknowledgements, and those of devices that no list names yet.
+"""The messages in progress: their acknowledgements, and the messages of devices not listed yet.
 
 Acknowledgements are sent in the order of receipt (MQTT 5 section 4.6), for outcomes in any order. A message may arrive
 before the list that names its device.
@@ -61,7 +61,7 @@ class PendingMessages:
         self._size = 0
 
     def pop_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
-        """Remove and return the messages that have waited since before a given time, and the oldest beyond the bounds.
+        """Remove and return the messages waiting since a time or longer, and the oldest beyond the bounds.
 
         A single message of any size may wait.
         """

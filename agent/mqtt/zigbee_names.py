@@ -80,7 +80,7 @@ class ZigbeeNames:
         return Kind.STATE if self._is_attribute(name, payload) else Kind.UNKNOWN
 
     def _is_attribute(self, name: str, payload: bytes) -> bool:
-        """Whether it is a single attribute (Zigbee2MQTT: advanced.output), which the device's message repeats."""
+        """Whether a message is a single attribute (Zigbee2MQTT: advanced.output), which the device's own repeats."""
         if payload.lstrip().startswith(b"{"):
             return False
         end = name.find("/")

@@ -121,7 +121,7 @@ class EventStore:
         return self._memory.progress.counts(self._memory.first_kept)
 
     def totals(self) -> EventCounts:
-        """Count the same, but of the processed all since the store was created."""
+        """Count the same, with all events processed since the store was created."""
         return self._memory.progress.counts(1)
 
     def disk_bytes(self) -> int:

@@ -120,7 +120,7 @@ def _candidate(event: Event, received: int, clock: ClockTrust) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class UntrustedClock:
-    """The ranges of one boot that no event has declared yet, as far as they are begun."""
+    """The undeclared ranges of one boot under an untrusted clock, by their beginnings."""
 
     boot: str = ""
     begun: tuple[tuple[int, int | None], ...] = ()
@@ -130,7 +130,7 @@ class UntrustedClock:
     """How many events have declared ranges since the store was created."""
 
     def noted(self, boot: str, position: int, offset_ms: int) -> Self:
-        """Return the ranges with an event accepted under an untrusted clock: in the latest one, or in a new one."""
+        """Return the ranges with one more event accepted under an untrusted clock, in the latest range or a new one."""
         begun = self.begun if boot == self.boot else ()
         if len(begun) > CLOCK_RANGES_MAX:
             return self

@@ -112,7 +112,7 @@ class LaneStores:
         return EventCounts.total(store.counts() for store in self.by_lane.values())
 
     def totals(self) -> EventCounts:
-        """Count the same, but of the processed all since the stores were created."""
+        """Count the same, with all events processed since the stores were created."""
         return EventCounts.total(store.totals() for store in self.by_lane.values())
 
     def lane_counts(self) -> dict[str, EventCounts]:
@@ -127,7 +127,7 @@ class LaneStores:
         return max(store.disk_bytes() / store.bytes_max for store in self.by_lane.values())
 
     def written_bytes(self) -> int:
-        """Return how many bytes the agent has written since the default lane's store was created: each counts all."""
+        """Return the bytes that the agent has written since the default lane's store was created: each counts all."""
         return self._default.written_bytes()
 
     @property

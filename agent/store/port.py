@@ -311,7 +311,7 @@ class Outbox(Protocol):
         """
 
     def expire(self, first: int, last: int, lifetime_seconds: float) -> int:
-        """Make a gap of the first of these `new` events that were stored longer ago; return how many, once on disk.
+        """Make a gap of the first of these `new` events beyond this age; return how many, once on disk.
 
         The age is running time of the agent. Otherwise as `give_up`.
         """

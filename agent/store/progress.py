@@ -218,7 +218,7 @@ class Progress:
 
 
 class ProcessedTimes:
-    """Up to which position all was processed at which times, by the monotonic clock; thread-safe."""
+    """Positions up to which all was processed, with their monotonic times; thread-safe."""
 
     def __init__(self) -> None:
         self._times: deque[tuple[int, int]] = deque()

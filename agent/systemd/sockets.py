@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class PassedSocketError(Exception):
-    """A socket unit passes what is no socket, or fits no address of the configuration."""
+    """A passed descriptor is no socket, or fits no address of the configuration."""
 
 
 class Sockets:

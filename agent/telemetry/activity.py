@@ -127,6 +127,6 @@ def _device_document(device: str, seen: DeviceActivity) -> dict[str, object]:
 
 
 def _with_values(document: dict[str, Any]) -> dict[str, object]:
-    """Return a document with what an event says of its measurements, where it has that, in place of its tail."""
+    """Replace the tail of a document by the event's data, units and ext."""
     entries = json.loads(b"{" + document.pop("tail") + b"}")
     return {**document, **{name: entries[name] for name in OBJECTS if name in entries}}

@@ -88,7 +88,7 @@ class Links:
 
 
 def reports_of(lanes: Mapping[str, Links]) -> dict[str, LinkReport]:
-    """Return a report of each connection: of the first lane with trouble, which it names, or else of the first one."""
+    """Return each connection's report from the first lane in trouble, which it names, else from the first lane."""
     shown: dict[str, LinkReport] = {}
     for lane, links in lanes.items():
         for link, report in links.reports().items():

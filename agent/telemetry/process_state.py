@@ -37,7 +37,7 @@ class RecentErrors(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class UplinkState:
-    """What was sent over a capped uplink, and what an event takes of it."""
+    """The use of a capped uplink: bytes sent, and bytes for each event."""
 
     bytes_per_second_max: int
     sent_bytes: int
@@ -46,7 +46,7 @@ class UplinkState:
     """For each event that was sent lately; 0 where none was."""
 
     def seconds_left(self, events: int) -> float | None:
-        """Return how long it takes to send so many events; None where it is not known yet what one takes."""
+        """Return how long sending so many events takes; None while the bytes for each are unknown."""
         if not events:
             return 0.0
         return events * self.bytes_per_event / self.bytes_per_second_max if self.bytes_per_event else None

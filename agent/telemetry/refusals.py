@@ -53,7 +53,7 @@ class RecentRequests:
 
     @classmethod
     def of(cls, document: Mapping[str, Any] | None) -> Self | None:
-        """Return those of a document of `Refusals`; None without one, or where another version has written it."""
+        """Return the requests in a document of `Refusals`; None without one, or from another version."""
         try:
             reasons = tuple([Reason(**one) for one in document["reasons"]]) if document else ()
             return cls(**{**document, "reasons": reasons}) if document else None
@@ -126,5 +126,5 @@ class Refusals:
         )
 
     def document(self) -> bytes:
-        """Return them as JSON, for commands of other processes."""
+        """Return the recent requests as JSON, for commands in other processes."""
         return json.dumps(asdict(self.recent())).encode()

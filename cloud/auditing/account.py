@@ -81,13 +81,13 @@ def doubled(rows: DataFrame) -> DataFrame:
 
 
 def without_row(judged: DataFrame) -> DataFrame:
-    """Return the records whose event has no row under its own label, and whose leaf is known by the record alone."""
+    """Return duplicates and quarantined records with a label and a leaf, but no row of their own."""
     is_without_row = F.col("status").isin(DUPLICATE, QUARANTINED) & F.col("sequence").isNotNull()
     return judged.filter(is_without_row & F.col("leaf").isNotNull())
 
 
 def newer(judged: DataFrame) -> DataFrame:
-    """Return the records of which a row lacks what is not known here."""
+    """Return the accepted records with keys unknown here, which their rows lack."""
     return judged.filter((F.col("status") == ACCEPTED) & F.col("row_leaf").isNotNull())
 
 
@@ -141,7 +141,7 @@ def without(parts: DataFrame, healed: DataFrame) -> DataFrame:
 
 
 def unaccounted(covered: DataFrame, rows: DataFrame) -> DataFrame:
-    """Return the rows whose labels no audit has accepted, of those whose records were read, or cannot exist.
+    """Return the rows with labels that no audit has accepted, though their records were read or cannot exist.
 
     Only epochs with more rows than accepted labels are searched.
     """
@@ -166,7 +166,7 @@ def is_before(ends: Mapping[int, int]) -> Column:
 
 
 def vanished(covered: DataFrame, rows: DataFrame, ends: Mapping[int, int]) -> DataFrame:
-    """Return the labels that this or an earlier audit has accepted, and of which the table has no row now.
+    """Return the labels accepted by this or an earlier audit that have no row in the table now.
 
     Only epochs with fewer rows than accepted labels are searched. Rows of records that no audit has read are not
     counted: a job that runs writes them meanwhile, and they would take the places of the vanished ones. `ends` are the

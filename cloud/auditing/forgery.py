@@ -31,7 +31,7 @@ Place = tuple[int, int]
 
 
 def suspects(judged: DataFrame, rows: DataFrame, said: Callable[[DataFrame], DataFrame]) -> list[Row]:
-    """Return duplicates of which device, type or data differ from those of their row.
+    """Return the duplicates that differ from their row in device, type or data.
 
     What a record and a row tell is read for duplicates alone: `said` returns it by the records' places.
     """
@@ -50,7 +50,7 @@ def places(found: list[Row]) -> set[Place]:
 
 
 def conflicts(found: list[Row], values: dict[Place, bytes]) -> list[tuple[Any, ...]]:
-    """Return those whose row is forged, as FORGERY; a record that the topic no longer has proves nothing."""
+    """Return the suspects with a forged row, as FORGERY; a record that the topic no longer has proves nothing."""
     conflicts = []
     for row in found:
         own, of = (values.get(tuple(row[name] for name in names)) for names in (account.PLACE, OF_PLACE))
@@ -82,7 +82,7 @@ def verify(value: bytes, name: str) -> str:
 
 
 def _fingerprints(event: Event, label: Label) -> Iterator[bytes]:
-    """Yield the fingerprints by each set of fields that a rule may name; the usual one first."""
+    """Yield the fingerprint under each possible identity rule, the usual one first."""
     others = [field for field in IDENTITY_FIELDS if field != "device" and getattr(event, field) is not None]
     for count in range(len(others), -1, -1):
         for some in combinations(others, count):

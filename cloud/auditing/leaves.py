@@ -47,7 +47,7 @@ def of_value(value: Column, fingerprint: Column) -> Column:
 
 
 def of_known(value: Column, fingerprint: Column) -> Column:
-    """Return the leaf that the row of a record has here; null where nothing in its value is unknown."""
+    """Return the leaf of a record's known entries, as its row has it; null where all entries are known."""
     tail = _tail_of(value.cast("string"))
     known = F.regexp_replace(tail, _UNKNOWN, "$1")
     return F.when(known != tail, _digest(fingerprint, known))
@@ -70,7 +70,7 @@ def _tail(columns: Collection[str]) -> Column:
 
 
 def _entry(field: Field) -> Column:
-    """Return a field's entry of the value; empty where its column is null, null where each event has it."""
+    """Return a field's entry of the value; for a null column empty, or null if the field is required."""
     key = f'{"," if field is not FIELDS[0] else ""}"{field.name}":'
     entry = F.concat(F.lit(key), _text(field.column, field.kind))
     return entry if field.is_required else F.coalesce(entry, F.lit(""))

@@ -55,7 +55,7 @@ def have_newer(gateway_events: DataFrame) -> bool:
 
 
 def as_stated(leaves: DataFrame, newer: DataFrame) -> DataFrame:
-    """Return the leaves of rows, as their gateways have hashed them where the record has keys that are not known here.
+    """Return the leaves of rows; of records with keys unknown here, as their gateways have hashed them.
 
     `newer` are the leaves of such records, and those that their rows must have. It is null where copies differ.
     """
@@ -102,7 +102,7 @@ def compared(statements: DataFrame, leaves: DataFrame, others: DataFrame, ranges
 
 
 def vouched(compared: DataFrame) -> DataFrame:
-    """Return sections of which none is verified without a signed record that vouches for it; other faults stay.
+    """Set verified sections to unknown where no later signed record vouches for them.
 
     A statement is itself an event of the next section: if that is verified and vouched for, the statement is, too.
     """
@@ -138,7 +138,7 @@ def _members(statements: DataFrame, leaves: DataFrame) -> DataFrame:
 
 
 def _without_all(short: DataFrame, ranges: DataFrame, erased: DataFrame) -> DataFrame:
-    """Return the status of sections of which some labels have no leaf."""
+    """Return the status of sections in which some labels have no leaf."""
     there = F.transform("members", lambda one: one["sequence"])
     lacking = short.select(*STATED, F.explode(F.array_except(F.sequence("first", "last"), there)).alias("sequence"))
     # By their labels: of an epoch each of those that are lacking would be compared with each that was erased.

@@ -84,7 +84,7 @@ class Store:
         return found.filter(~F.expr(_from(span))).drop("topic_id")
 
     def forgeries(self, new: list[tuple[Any, ...]], rows: DataFrame) -> DataFrame:
-        """Store new forgeries, and return all of which the table still has the false row, as `forgery.FORGERY`."""
+        """Store new forgeries, and return all whose false row the table still has, as `forgery.FORGERY`."""
         if new:
             self._write(self._frame("forgeries", new), "forgeries", "append")
         there = rows.select("fingerprint", *(F.col(name).alias(f"of_{name}") for name in account.PLACE))
@@ -92,7 +92,7 @@ class Store:
         return found.select(*forgery.FORGERY)
 
     def statements(self) -> DataFrame:
-        """Return the sections of which an earlier audit has read the statement, without a status."""
+        """Return the sections stated in records that an earlier audit has read, without a status."""
         found = self.read("sections").filter(F.col("digest").isNotNull())
         return found.withColumn("signed", F.coalesce("signed", F.lit(False))).select(*sections.STATED)
 

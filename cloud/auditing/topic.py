@@ -139,7 +139,7 @@ def read(topic: DataFrame, *, are_newer: bool = False) -> DataFrame:
 
 
 def signed(topic: DataFrame, signers: Signers) -> DataFrame:
-    """Return the gateways' own events among the records, as far as they have the MAC of a key of their gateway.
+    """Return the gateways' own events with a MAC by a key of their gateway.
 
     Of the headers, a MAC covers id and statement alone.
     """
@@ -161,25 +161,25 @@ def _is_signed(signers: Signers, fingerprint: str | None, statement: str | None,
 
 
 def content() -> Column:
-    """Return a digest of the value, since a log that was truncated has other records at the same offsets later."""
+    """Return a digest of the value: after a truncation, other records have the same offsets."""
     return F.substring(F.sha2(F.coalesce("value", F.lit(b"")), 256), 1, _CONTENT_DIGITS)
 
 
 def said_at(topic: DataFrame, of: DataFrame) -> DataFrame:
-    """Return what the records say that are at the places of a frame, as `told`."""
+    """Return the digests `told` of the records at the places of a frame."""
     placed = topic.withColumnsRenamed({"partition": "kafka_partition", "offset": "kafka_offset"})
     there = placed.join(of, on=["kafka_partition", "kafka_offset"], how="left_semi")
     return there.select("kafka_partition", "kafka_offset", said().alias("told"))
 
 
 def said() -> Column:
-    """Return what a record says, as `told`; it takes as long as all else that an audit reads of the record."""
+    """Return a digest of device, type and data; as costly as the rest of the audit's reading."""
     type_ = F.substr(_header("ce_type"), F.lit(len(TYPE_PREFIX) + 1))
     return told(F.col("key").cast("string"), type_, _data(F.col("value").cast("string")))
 
 
 def told(device: Column, type_: Column, data: Column) -> Column:
-    """Return a digest of what an event says."""
+    """Return a digest of device, type and data."""
     parts = (F.coalesce(part, F.lit("")).cast("binary") for part in (device, type_, data))
     joined = reduce(lambda one, other: F.concat(one, F.lit(b"\0"), other), parts)
     return F.substring(F.sha2(joined, 256), 1, _CONTENT_DIGITS)

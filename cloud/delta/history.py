@@ -111,7 +111,7 @@ class DeltaHistory:
         return None
 
     def lost_version(self) -> int | None:
-        """Return the version up to which the log was read, where the log has ended below it since; otherwise None.
+        """Return the last version read, where the log has since ended below it; otherwise None.
 
         An entry that expired was removed behind later ones.
         """

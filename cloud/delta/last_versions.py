@@ -116,11 +116,11 @@ def _read_all(spark: SparkSession, *files: Path) -> DataFrame:
 
 
 def _place(folder: Path, name: str) -> Path:
-    """Return the file of an entry's path, which in a shallow clone is the URI of a file of the cloned table."""
+    """Return the file of an entry's path; in a shallow clone that is the URI of a file in the cloned table."""
     return folder / name.removeprefix("file:").replace("///", "/", 1) if name.startswith("file:") else folder / name
 
 
 def _rows(files: Mapping[str, Mapping[str, Any]]) -> int | None:
-    """Return how many rows files have; None where the entry does not state that of each."""
+    """Return the number of rows in files; None where the entry lacks the number of one."""
     counts = [json.loads(file.get("stats") or "{}").get("numRecords") for file in files.values()]
     return None if None in counts else sum(counts)

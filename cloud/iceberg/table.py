@@ -237,7 +237,7 @@ class IcebergTable(LakeTable):
         return state.table
 
     def _aim(self, table: Any) -> int:
-        """Let the branch begin with the table's head, which is returned."""
+        """Begin the branch at the table's head, and return that."""
         if table.currentSnapshot() is None:  # somebody has created or replaced it without rows
             table.newFastAppend().commit()
         for _ in range(_TRIES):
@@ -266,7 +266,7 @@ class IcebergTable(LakeTable):
         return head
 
     def _written(self, table: Any, head: int, commit: Commit) -> Any:
-        """Return the branch's snapshot; raise an error where it does not follow what the branch began with.
+        """Return the branch's snapshot; raise an error where it does not follow `head`.
 
         An append to a branch that another job has removed meanwhile begins it anew, behind that job's commits.
         """
@@ -320,7 +320,7 @@ class IcebergTable(LakeTable):
             logger.warning("table=%s stage=expire error=%r", self.name, jvm.cause(error))
 
     def _whole(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with the columns that the table has beside theirs, as nulls."""
+        """Return the rows with the table's other columns as nulls."""
         own = set(rows.columns)
         others = [field for field in self._schema() if field.name not in own]
         return rows.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in others))

@@ -70,7 +70,7 @@ def _describe(wanted: Iterable[Coordinates], overrides: Iterable[Coordinates] | 
 
 
 def _artifacts(name: str, classifiers: Sequence[str]) -> str:
-    """Return the jars of a module, if it is not that without a classifier alone."""
+    """Return a module's artifacts, one for each classifier; empty where it has no classifier."""
     if not any(classifiers):
         return ""
     of_each = (f" m:classifier={quoteattr(one)}" if one else "" for one in classifiers)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def described(path: Path | None) -> Callable[[], Descriptions]:
-    """Return what returns the present descriptions, none without a file; raise StopError where it cannot be read."""
+    """Return a reader of the present descriptions, empty without a file; raise StopError for an unreadable one."""
     if path is None:
         return dict
     return Renewed("devices", "devices", partial(stamp, path, "devices"), partial(_read, path)).present

@@ -15,7 +15,7 @@ from cloud.runtime.repeated import Repeated
 
 @dataclass(slots=True)
 class DueEffects:
-    """Makes the effects that are due; a call that has failed is made again by a later call of this, after its delay."""
+    """Makes the due effects; a failed call is repeated by a later call of this, after its delay."""
 
     _calls: Repeated
     _table: ConsumerTable

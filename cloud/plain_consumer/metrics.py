@@ -1,4 +1,4 @@
-"""The consumer's metrics for Prometheus, of those of the job, which docs/cloud.md explains."""
+"""The consumer's metrics for Prometheus: some of the job's, which docs/cloud.md explains."""
 
 import time
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ class ConsumerMetrics(BatchMetrics):
         self._oldest = min(times, default=self._oldest)
 
     def receipted(self) -> None:
-        """Note that all is receipted that was counted."""
+        """Note that all counted records are receipted."""
         self.receipt_time.set_to_current_time()
         if self._oldest is not None:
             self.receipt_age.observe(max(0.0, time.time() - self._oldest))
         self._oldest = None
 
     def turned(self, lag: int) -> None:
-        """Note that it goes on, and how many records of the partition with the most of them are unread."""
+        """Note a turn of the loop, and the largest number of unread records in a partition."""
         self.lag.set(lag)
         self.report_time.set_to_current_time()

@@ -227,7 +227,7 @@ def _value_says_the_same(key: bytes, value: bytes, said: _Headers) -> bool:
 
 
 def _value_has_the_times(value: bytes, said: _Headers) -> bool:
-    """Whether the times that say where duplicates are, are those of statement and value."""
+    """Whether headers, statement and value agree on the times that locate duplicates."""
     if b',"received":%b,' % said.words[3] not in value:
         return False
     is_bound = _moment(said.bound) == said.event_time and b',"time":%b,' % said.bound in value

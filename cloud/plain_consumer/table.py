@@ -55,7 +55,7 @@ _READ = "SELECT partition, first, next, epoch, topic_id FROM {places} WHERE id =
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far the table has read a partition, without a gap from `first` on, and of which leader epoch that is."""
+    """How far the table has read a partition without a gap since `first`, and under which leader epoch."""
 
     first: int
     next: int

@@ -40,7 +40,7 @@ _TAKES: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
 """The kinds of values that a type takes, where it is not the one of _TYPES alone, and how they are converted."""
 _LONG = 1 << 63
 _LIMITS = {"smallint": 1 << 15, "integer": 1 << 31, "real": (1 << 128) - (1 << 103)}
-"""From where on a number has no room in a type; COPY's binary form would take a part of it."""
+"""From where on a number does not fit a type; COPY's binary form would take a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _place(row: Sequence[Any]) -> _Place:
 
 
 def _differs(row: Row, given: Sequence[object]) -> bool:
-    """Whether one of the given values is another one; also 1 in place of True."""
+    """Whether a row has another value than a given one, be it 1 in place of True."""
     return any(
         row[name] is not value and (row[name] != value or type(row[name]) is not type(value))
         for name, value in zip(COLUMNS, given, strict=False)

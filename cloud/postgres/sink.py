@@ -170,7 +170,7 @@ class PostgresSink:
         return self._tables.move(connection, staging, commit.topic, commit.topic_id, replace(own, version=version))
 
     def _check_claim(self, connection: psycopg.Connection) -> None:
-        """Raise StopError where another job has committed since, whose staging table must stay."""
+        """Raise StopError where another job has committed since: its staging table must stay."""
         last = self._last(connection)
         if (None if last is None else last.version) != self._known:
             raise self._changed(connection)

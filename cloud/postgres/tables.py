@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a staging table has by the user's own processing."""
+    """The parts of a staging table that the user's own processing adds."""
 
     columns: Sequence[str] = ()
     """Those of the transform."""

@@ -94,7 +94,7 @@ class FollowedGroup:
         return {} if self._seen is None else {p: place.offset for p, place in self._seen.places.items()}
 
     def _stated(self, partition: int, place: Committed, was: Committed | None) -> int | None:
-        """Return from where on the result has no gap, by the group's own receipt; None where it gives none."""
+        """Return the offset since which the result has no gap, by the group's own receipt; None without one."""
         receipt = parse(place.metadata)
         if receipt is None:
             return None
@@ -127,6 +127,6 @@ class FollowedGroup:
 
 
 def _begin(place: Committed, own: Committed | None) -> int:
-    """Return where a group begins at its first look: where the relay had begun, if it still stands at its receipt."""
+    """Return a group's beginning at its first look: the relay's earlier one, if the offset is still its receipt."""
     receipt: Receipt | None = None if own is None or own.offset != place.offset else parse(own.metadata)
     return place.offset if receipt is None else receipt.first

@@ -88,7 +88,7 @@ class Relay:
             self._receipts.commit(commit)
 
     def _prove(self, group: FollowedGroup) -> Offsets:
-        """Return the leader epochs under which the log reaches a group's offsets, and has what it has read."""
+        """Return the leader epochs under which the log reaches a group's offsets and holds its records."""
         places = group.places_to_check()
         epochs = self._log.check(self._read(places), group.offsets)
         group.prove(epochs)
@@ -105,7 +105,7 @@ class Relay:
         )
 
     def _own_receipts(self) -> dict[int, Committed]:
-        """Return the receipts of before this start, unless the log has lost what they are about."""
+        """Return the receipts from before this start, unless the log has lost their records."""
         found = self._kafka.committed(self._settings.receipts_group, self._kafka.partitions())
         own = {p: one for p, one in found.items() if not objection(one, self._settings.table, self._topic_id)}
         try:

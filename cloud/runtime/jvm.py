@@ -117,7 +117,7 @@ def release(checkpointed: DataFrame) -> None:
 
 
 def local(small: DataFrame) -> DataFrame:
-    """Return a frame of the same rows in the plan itself: each batch has them without a job of Spark's own."""
+    """Return a frame with the rows in its plan: no batch needs a job of Spark's own for them."""
     frame: Any = small
     session: Any = small.sparkSession
     made = session._jsparkSession.createDataFrame(frame._jdf.collectAsList(), frame._jdf.schema())

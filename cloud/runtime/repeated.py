@@ -63,7 +63,7 @@ class Repeated:
         return None
 
     def _check(self, returned: object) -> None:
-        """Raise StopError for what a function returns that is async, or a generator: nothing of it is made."""
+        """Raise StopError where a function returns an awaitable or a generator, whose work has not begun."""
         if isinstance(returned, Awaitable | Generator | AsyncGenerator | map | filter):
             raise StopError(
                 f"effects {self._hook.name}: it returns a {type(returned).__name__}, whose work has not begun: nothing "

@@ -72,7 +72,7 @@ class KafkaAdmin:
         return max(int(found.timestamp()) for found in self._list(self._partitions(), "maxTimestamp").values())
 
     def has_append_times(self) -> bool | None:
-        """Whether a latest record of a partition has the broker's time of its append; None where no record is found.
+        """Whether one of the latest records has the broker's append time; None where no record is found.
 
         One is enough: partitions without a new record keep the times of before the topic's setting was corrected.
         """
@@ -130,7 +130,7 @@ class KafkaAdmin:
             consumer.close()
 
     def _reads_append_times(self, consumer: Any, ends: Mapping[Any, int]) -> bool | None:
-        """Read up to the ends; return as soon as a record has the time of its append."""
+        """Read up to the ends, or to the first record with the broker's append time."""
         second = self._class("java.time.Duration").ofSeconds(1)
         deadline, found = time.monotonic() + ANSWER_SECONDS_MAX, None
         try:

@@ -1,4 +1,4 @@
-"""What is told of the job's batches, to an observer and, of Spark's reports, in the log."""
+"""Reports on the job's batches, to an observer; Spark's own also to the log."""
 
 import logging
 
@@ -63,7 +63,7 @@ class ProgressLines(StreamingQueryListener):
         logger.info("query=%s stage=ended", event.id)
 
     def _report_news(self, progress: StreamingQueryProgress) -> None:
-        """Report once each newer contract and each other retention of a gateway, and once what this release ignores."""
+        """Report each newer contract, each other retention, and the first content that this release ignores."""
         found = progress.observedMetrics.get(OBSERVATION)
         if found is None:
             return
@@ -103,7 +103,7 @@ def dropped_by_watermark(progress: StreamingQueryProgress) -> int:
 
 
 def lag(progress: StreamingQueryProgress) -> int:
-    """Return the number of unread records of the partition with the most of them."""
+    """Return the largest number of unread records in a partition."""
     behind = [int(source.metrics.get("maxOffsetsBehindLatest", "0")) for source in progress.sources if source.metrics]
     return max(behind, default=0)
 

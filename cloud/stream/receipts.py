@@ -60,7 +60,7 @@ class Receipts:
                 self._send(self._commit, self._check)
 
     def note_failing(self, commit: Commit) -> None:
-        """Commit the group's receipts of before a commit again, with the note that its effects fail; none moves.
+        """Repeat the receipts from before a commit, with the note that its effects fail; no offset moves.
 
         A partition without a receipt gets one at the offset from which the table has read it, which covers nothing.
         """

@@ -167,7 +167,7 @@ def _keyed(judged: DataFrame, retention_seconds: int) -> DataFrame:
 
 
 def _news(retention_seconds: int) -> dict[str, Column]:
-    """Return what gateways state that this job does not know: a newer contract, and another retention."""
+    """Return gateways' statements that differ from this job's: a newer contract, another retention."""
     contract, retention = (
         F.get_json_object(F.col("value").cast("string"), f"$.data.{name}").try_cast("int")
         for name in ("contract", "retention_seconds")
@@ -255,7 +255,7 @@ def _value_says_the_same() -> Column:
 
 
 def _value_has_the_times() -> Column:
-    """Whether the times that say where duplicates are, are those of statement and value: a MAC covers no `ce_time`.
+    """Whether headers, statement and value agree on the times that locate duplicates: a MAC covers no `ce_time`.
 
     A record sent again with later times would be taken for fresh, and be in the table twice.
     """

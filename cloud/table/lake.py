@@ -139,7 +139,7 @@ class LakeSink:
     def _look_up(
         self, late: DataFrame, counts: BatchCounts, commit: Commit
     ) -> tuple[lookup.Matches | None, DataFrame | None, int]:
-        """Return the late events that the table has, and those with reused ids with their number."""
+        """Return the late events that the table has, those with reused ids, and the number of the latter."""
         if not counts.late:
             return None, None, 0
         logger.info("batch=%d stage=look-up rows=%d", commit.batch, counts.late)

@@ -1,4 +1,4 @@
-"""A table that Spark writes, and why no further batch may go to one: what each kind of it says alike."""
+"""A table that Spark writes, and the errors that stop its writer, alike for every kind."""
 
 import logging
 from abc import ABC, abstractmethod

@@ -96,7 +96,7 @@ def without_found(survivors: DataFrame, found: Matches | None) -> DataFrame:
 
 
 def count_rows(judged: DataFrame, horizon: Horizon) -> BatchCounts:
-    """Count the survivors in one pass; `judged` are they with the column `fresh`."""
+    """Count the survivors in one pass; `judged` has them with the column `fresh`."""
     bad = F.col("reason").isNotNull()
     late = ~bad & ~F.col("fresh")
     anywhere = late & id_reuse.is_without_time()

@@ -48,7 +48,7 @@ class Transform:
         hook.check()
 
     def added(self, entered: DataFrame) -> DataFrame | None:
-        """Return rows of `rows.COLUMNS` with the function's columns, where its plan shows that they are the same rows.
+        """Return rows of `rows.COLUMNS` with the function's columns, where its plan proves them the same rows.
 
         None where it may be others, or where some may be rejected. Errors as by `of`.
         """
@@ -61,7 +61,7 @@ class Transform:
 
     @contextmanager
     def of(self, entered: DataFrame) -> Iterator[Transformed]:
-        """Yield what becomes of rows but those with a `reason`; all is computed once, and held meanwhile.
+        """Yield the outcome for the rows without a `reason`, computed once and held within the block.
 
         Raise StopError where it is not the same rows, HookError for an error of the function. A part that an executor
         loses is an error, too: computed again, it might be another one.

@@ -92,7 +92,7 @@ def judge(evidence: Evidence) -> Status:
 
 
 def _without_record(label: Label | None, epoch: EpochFacts | None) -> Status:
-    """Judge a label of which there is neither a row nor a record nor a gap, by others of its epoch."""
+    """Judge a label without row, record and gap by the other labels of its epoch."""
     if label is None or epoch is None or not epoch.knows_gateway:
         return Status.UNKNOWN
     if label.sequence <= max(epoch.last or 0, epoch.ended or 0):

@@ -65,7 +65,7 @@ class TracedTable:
         return self._rows(f"fingerprint IN ({named})")
 
     def rows_within(self, span: Span) -> list[Row]:
-        """Return the first rows of a device in a time, in its order."""
+        """Return the first rows of a device in a span, in order of time."""
         time = "coalesce(event_time, received)"
         until = "" if span.until is None else f" AND {time} < {self._sql.moment.format(span.until)}"
         return self._rows(
@@ -90,7 +90,7 @@ class TracedTable:
         return self._quarantined(f"kafka_key = {key} AND appended >= {self._sql.moment.format(span.since)}")
 
     def gaps(self, label: Label) -> list[Gap]:
-        """Return what the gateway has declared about the label."""
+        """Return the gateway's gaps that contain the label."""
         found = []
         for data, declared in self._own(label.gateway, _GAP):
             labels = data.get("labels")
@@ -109,7 +109,7 @@ class TracedTable:
         return EpochFacts(last, max(ends, default=None), knows_gateway=bool(starts) or last is not None)
 
     def _own(self, gateway: str, type_: str) -> list[tuple[dict[str, Any], int]]:
-        """Return the data and the times of the latest events of one type by which a gateway states something.
+        """Return data and times of a gateway's latest own events of one type.
 
         Any writer of the topic may have sent them, so that their data need not be what a gateway states.
         """
@@ -154,7 +154,7 @@ class TracedTable:
 
 
 def _named(wanted: Wanted) -> Iterator[bytes]:
-    """Yield the parts of a value by which it is that of the event."""
+    """Yield the texts by which a record's value names the wanted event."""
     if wanted.fingerprint is not None:
         yield VALUE_PREFIX + f'{wanted.fingerprint}"'.encode()
     if (label := wanted.label) is not None:

@@ -68,7 +68,7 @@ class TracedTopic:
         return {p: objection(one, table, search.topic_id) or one.offset for p, one in committed.items()}
 
     def _ends(self, since: int | None, records_max: int) -> dict[int, tuple[int, int, int]]:
-        """Return of each partition its earliest offset, the first one to be read, and its end."""
+        """Return, by partition, the earliest offset, the first one to read, and the end."""
         places = [TopicPartition(self._name, partition) for partition in self._kafka.partitions()]
         marks = {p.partition: self._client.get_watermark_offsets(p, timeout=ANSWER_SECONDS_MAX) for p in places}
         starts = {partition: low for partition, (low, _) in marks.items()}

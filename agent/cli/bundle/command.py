@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _configuration(path: Path) -> tuple[Settings | None, object, list[str]]:
-    """Return the settings, None where they have mistakes; what the bundle shows of them; and their secrets."""
+    """Return the settings (None with mistakes), their form in the bundle, and their secrets."""
     secrets: list[str] = []
     try:
         document, _ = load.read(path)

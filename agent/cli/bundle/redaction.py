@@ -100,7 +100,7 @@ def secrets_of(settings: Settings) -> Iterator[str]:
 
 
 def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
-    """Yield passwords in addresses, and the values whose key is that of a secret, whether it is a known key or not."""
+    """Yield passwords in addresses, and the values of keys named like secrets, known or not."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from document_secrets(value)
@@ -111,7 +111,7 @@ def document_secrets(document: Mapping[str, object]) -> Iterator[str]:
 
 
 def misplaced(settings: Settings) -> Iterator[str]:
-    """Yield values of settings for paths of secrets that are not files: they may be the secrets themselves."""
+    """Yield the paths of secrets in settings that name no file: they may be the secrets themselves."""
     for part in parts_of(settings).values():
         for option in fields(part):
             value = getattr(part, option.name)
@@ -136,7 +136,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _property_secrets(line: str) -> Iterator[str]:
-    """Yield the secrets in a line NAME=VALUE, those that VALUE assigns included; without a name the whole line."""
+    """Yield the secrets in a line NAME=VALUE and within its VALUE; of a comment or nameless line, all of it."""
     name, equals, value = line.partition("=")
     if not equals or line.startswith("#"):
         yield line.strip()

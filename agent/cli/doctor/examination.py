@@ -135,7 +135,7 @@ def _check_kafka(settings: Settings, now: int) -> Iterator[Finding]:
 
 
 def _lanes(settings: Settings) -> list[str]:
-    """Return the lanes beside the default one that are configured, or have their store left, each once."""
+    """Return the lanes beside the default one, configured or left with a store, each once."""
     configured = [lane.name for lane in settings.forward.lanes]
     try:
         return list(dict.fromkeys([*configured, *lane_folders(settings.gateway.state_dir)]))

@@ -48,7 +48,7 @@ class NamedFile:
 
 
 def service_user(sections: Mapping[str, Any]) -> struct_passwd | None:
-    """Return the user as whom the service runs, the owner of the state folder; None where it is this one.
+    """Return the service's user, the owner of the state folder; None where the present user does all checks.
 
     Only root can try what another user may do.
     """
@@ -96,7 +96,7 @@ def named_files(sections: Mapping[str, Any]) -> Iterator[NamedFile]:
 
 
 def unreadable(sections: Mapping[str, Any]) -> Iterator[tuple[NamedFile, str]]:
-    """Yield the files that exist, and that the service's user may not read, each with the reason and the remedy."""
+    """Yield existing files that the service's user may not read, each with reason and remedy."""
     user = service_user(sections)
     if user is None:
         return

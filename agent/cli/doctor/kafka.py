@@ -106,7 +106,7 @@ def check_stopped(status: GatewayStatus | None) -> Iterator[Finding]:
 
 
 def check_oversized(settings: KafkaSettings, status: GatewayStatus | None) -> Iterator[Finding]:
-    """Report events that are held since Kafka refuses them for their size."""
+    """Report events held because Kafka refuses their size."""
     if status is None or not status.oversized:
         return
     size = status.oversized_bytes or 0

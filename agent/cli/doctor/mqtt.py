@@ -74,7 +74,7 @@ def check_session(status: GatewayStatus, now: int) -> Iterator[Finding]:
 
 
 def _check_publishers(settings: MqttSettings, gateway: str) -> Iterator[Finding]:
-    """Check what [[mqtt.subscriptions]] bring: their mappings, and the messages that are retained or come meanwhile."""
+    """Check the mappings of [[mqtt.subscriptions]], and the retained or arriving messages."""
     messages = _listen(settings, gateway, [one.filter for one in settings.subscriptions], MESSAGES_MAX)
     for subscription in settings.subscriptions:
         seen = [message for message in messages if subscription.matches(message.topic)]

@@ -39,7 +39,7 @@ EVERYTHING: Final = (
 def check_excess(
     connection: KafkaConnection, topic: TopicDescription, group: str, gateway: str, lanes: Iterable[str]
 ) -> Iterator[Finding]:
-    """Report rights that the agent does not need; `group` is that of the receipts."""
+    """Report rights beyond the agent's needs; `group` is the receipts' group."""
     try:
         question = connection.admin.describe_cluster(**WITH_RIGHTS)
         if AclOperation.ALTER in (client.wait_for(question, threading.Event()).authorized_operations or ()):
@@ -87,7 +87,7 @@ def _receipts(admin: AdminClient, group: str) -> Iterator[Finding]:
 
 
 def _foreign_groups(admin: AdminClient, gateway: str, lanes: Iterable[str]) -> Iterator[Finding]:
-    """Report that the login may act as other gateways, by the groups of these that it sees, and by a prefix."""
+    """Report groups of other gateways that this login may commit to."""
     question = admin.list_consumer_groups(request_timeout=client.OPENING_SECONDS_MAX)
     visible = {one.group_id for one in client.wait_for(question, threading.Event()).valid or ()}
     own = {GROUP_PREFIX + transactional_id(gateway, lane) for lane in ("", *lanes)}
@@ -105,7 +105,7 @@ def _may_commit(admin: AdminClient, group: str) -> bool:
 
 
 def no_gateway(name: str) -> str:
-    """Return a name that only rights by a prefix, or on all names, include: no gateway's id has a space."""
+    """Return the name of no gateway, since it has a space: only rights by a prefix, or on all names, cover it."""
     return f"{name} doctor"
 
 

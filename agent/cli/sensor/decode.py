@@ -184,7 +184,7 @@ def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, obje
 
 
 def _advice_on_floats(data: object) -> dict[str, str]:
-    """Return a warning of the first value that was a decimal before it became a float of 32 or 16 bits."""
+    """Return a warning of the first decimal shortened to a float of 32 or 16 bits."""
     if isinstance(data, dict | list):
         for one in data.values() if isinstance(data, dict) else data:
             if advice := _advice_on_floats(one):
@@ -195,7 +195,7 @@ def _advice_on_floats(data: object) -> dict[str, str]:
 
 
 def _decimal_before(number: float) -> str | None:
-    """Return the short decimal of which a number is the nearest float of 16 or 32 bits; None where it is none."""
+    """Return the short decimal behind a float of 16 or 32 bits; None where there is none."""
     for form, largest, digits_max in _FLOATS:
         if abs(number) > largest or unpack(form, pack(form, number))[0] != number:
             continue

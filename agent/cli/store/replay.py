@@ -95,7 +95,7 @@ def _find(state_folder: Path, epoch: str) -> tuple[Path, range]:
 def select_events(
     connection: sqlite3.Connection, requested: range, states: Counter[str], kept: Ranges
 ) -> Iterator[StoredEvent]:
-    """Yield the events to send; count those that are kept by their state, and note their positions."""
+    """Yield the forwarded and processed events; count all kept ones by state, and note their positions."""
     for one in read_kept(connection, requested):
         kept.add(one.event.position, one.event.position)
         states[one.state] += 1

@@ -174,7 +174,7 @@ def _read(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _named(device: object) -> str | None:
-    """Return whose an unusable credential is; None where its name is not valid, either."""
+    """Return the device of an unusable credential; None where its name is invalid, too."""
     try:
         return _checked_device(device, "")
     except CredentialsError:

@@ -128,7 +128,7 @@ class SlowPath:
 
 
 def _is_request(datagram: bytes) -> bool:
-    """Whether a message, of which the options are not read, is a request with a token that can be repeated."""
+    """Whether a message is a request with a token of valid length, whatever its options."""
     kind, code = message_type(datagram), datagram[1]
     return kind < ACKNOWLEDGEMENT and 0 < code < 0x20 and datagram[0] & 0x0F <= TOKEN_BYTES_MAX
 

@@ -1,4 +1,4 @@
-"""Detects that files by which the clients log in were replaced: certificates, keys, authorities, secrets.
+"""Detects replaced login files of the clients: certificates, keys, authorities, secrets.
 
 librdkafka reads them when a client is opened, and never again. So a renewed file needs new clients.
 """
@@ -37,7 +37,7 @@ class LoginFiles:
         self._files = WatchedFiles(partial(_places, settings))
 
     def renewed(self) -> bool:
-        """Whether the files were replaced by others with which clients can be opened; looks every CHECK_MS."""
+        """Whether the files were replaced by usable ones; looks every CHECK_MS."""
         now = self._clock.monotonic_ms()
         if now - self._looked < CHECK_MS:
             return False

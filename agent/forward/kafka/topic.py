@@ -101,7 +101,7 @@ class TopicWatch:
         return TopicView(topic_id(description), self.ends(numbers, stop), len(numbers))
 
     def ends(self, partitions: Iterable[int], stop: threading.Event, *, stable: bool = False) -> dict[int, LogEnd]:
-        """Return where partitions end; one that does not answer, such as one without a leader, is left out.
+        """Return the ends of partitions, without those that do not answer, such as one without a leader.
 
         With `stable`, where they end for a reader of committed records: below the first open transaction. Raise
         UnsupportedError where no answer has a leader epoch.

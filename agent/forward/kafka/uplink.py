@@ -70,12 +70,12 @@ class Uplink:
             self._read_events = _MEMORY * self._read_events + events
 
     def producer_closed(self, lane: str) -> None:
-        """Count what the producer of a lane has not reported as abandoned: it sends nothing any more."""
+        """Count a lane's unreported events as abandoned: its closed producer sends nothing any more."""
         with self._lock:
             self._waiting[lane] = 0
 
     def statistics(self, lane: str | None = None) -> dict[str, Any]:
-        """Return the properties by which a new client reports what it sends; `lane` is that of a producer's events."""
+        """Return a new client's properties for reports of what it sends; a producer names its `lane`."""
         if lane is not None:
             self.producer_closed(lane)  # the one before
         return {"statistics.interval.ms": STATISTICS_MS, "stats_cb": _Reports(partial(self._report, lane))}
@@ -97,7 +97,7 @@ class Uplink:
         return min(max(self._wire / self._events / self._mean_bytes, RATIO_MIN), RATIO_MAX)
 
     def _report(self, lane: str | None, sent_bytes: int, sent_events: int, queued_events: int) -> None:
-        """Count what a client has sent since its last report; `lane` is that of its events, None where it has none.
+        """Count what a client has sent since its last report; `lane` is None for a client that sends no events.
 
         Queued events are handed over, and not acknowledged, refused or abandoned.
         """

@@ -176,6 +176,6 @@ class InDoubtRecord:
             self.clear(lost=self._state.in_flight)
 
     def clear(self, *, lost: int = 0) -> None:
-        """Record that nothing is in flight any more, of which so much may be lost: else it has all arrived."""
+        """Record that nothing is in flight any more, and that `lost` events may be lost."""
         self._state = InDoubtBatches(lost_max=self._state.lost_max + lost)
         self._outbox.set_fact(IN_DOUBT, str(self._state))

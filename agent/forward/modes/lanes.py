@@ -17,13 +17,13 @@ WAITED_FOR_MS: Final = 10_000
 
 
 class Turn:
-    """The turn of one lane, which sends nothing new while one of higher priority has events that it may send.
+    """The turn of one lane, which waits while a lane of higher priority has events to send.
 
     Each is used by the thread of its lane's forwarder.
     """
 
     def __init__(self, clock: Clock, priority: int, asked: dict[Turn, int]) -> None:
-        """Create it; `asked` is that of all lanes, and empty at first."""
+        """Create the turn; all lanes share `asked`, which is empty at first."""
         self.priority = priority
         self._clock = clock
         self._asked = asked
@@ -69,7 +69,7 @@ class Expiry:
         """The highest position that was read for sending."""
 
     def unexpired(self, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Return the first of consecutive events that are to be sent; none where some of them have been given up.
+        """Return the first of these events to send; none where expired ones have just been given up.
 
         The gateway's own events do not expire.
         """
@@ -109,7 +109,7 @@ class Gathering:
         self._stop_at: int | None = None
 
     def is_due(self, after: int) -> bool:
-        """Whether there are new events above a position, and they are sent now."""
+        """Whether new events above a position are to be sent now."""
         if not self._outbox.wait(after, 0):
             self._since = None
             return False
@@ -125,7 +125,7 @@ class Gathering:
         return 0.0 if self._since is None else max(0, self._since + self._ms - self._clock.monotonic_ms()) / 1000
 
     def has_left(self) -> bool:
-        """Whether events still wait; called where the agent stops, and for STOP_MS_MAX after that they are sent now."""
+        """Whether events still wait while the agent stops; they are sent without delay, for STOP_MS_MAX."""
         now = self._clock.monotonic_ms()
         if self._stop_at is None:
             self._due_to, self._stop_at = self._outbox.end(), now + STOP_MS_MAX

@@ -164,7 +164,7 @@ class Mode(Protocol):
 
     @property
     def fixed(self) -> Mapping[str, str | None]:
-        """Client properties that the guarantee depends on: users may override none, and not set those with None."""
+        """Client properties behind the guarantee; users may not override them, nor set those with None."""
 
     def open(self, context: SessionContext, config: dict[str, Any], topic: TopicView, stop: threading.Event) -> Session:
         """Begin a session with the topic in its present state.

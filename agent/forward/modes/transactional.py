@@ -143,7 +143,7 @@ def is_visible(
 
 
 def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop: threading.Event) -> bool:
-    """Whether readers of committed records, which get past a transaction, receive it.
+    """Whether readers of committed records receive a transaction; they can already read past it.
 
     The highest record in each partition is sufficient: a transaction ends in a partition as a whole.
     Raise UnreachableError where a partition does not answer.
@@ -160,7 +160,7 @@ def is_committed(context: SessionContext, intent: Intent, reader: Consumer, stop
 def abort_hanging_transaction(
     context: SessionContext, intent: Intent, transactional: TransactionalProducer, stop: threading.Event
 ) -> None:
-    """Run and abort a transaction in each of the partitions: the broker ends with it the one left open there."""
+    """Run and abort a transaction in all its partitions, by which the broker ends the hanging one."""
     events = context.outbox.read(intent.batch.first - 1, 1, 1)
     if not events:
         return
@@ -177,7 +177,7 @@ def abort_hanging_transaction(
 
 
 def still_new(outbox: Outbox, intent: Intent) -> Iterator[Sequence[StoredEvent]]:
-    """Yield an intent's events that are new, in runs, between which events have been given up since.
+    """Yield an intent's events that are still new, in runs.
 
     Events with other labels, which a salvage may have left at its positions, are not among them. Raise SessionError
     where some cannot be read now: none may be taken for marked.

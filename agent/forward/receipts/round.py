@@ -23,7 +23,7 @@ MARK_SECONDS_MAX: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """What a session has acked and not confirmed at one time."""
+    """A session's acks at one time, confirmed or not."""
 
     session: object = None
     """None where there is no session."""
@@ -37,7 +37,7 @@ class Acked:
 
 @dataclass(slots=True)
 class Confirmed:
-    """What the brokers have answered to questions that were asked after acks."""
+    """The brokers' answers to questions asked after acks."""
 
     acked: Acked
     topic_id: str
@@ -48,7 +48,7 @@ class Confirmed:
     """What the poll may decide on by the same answers."""
 
     def hand_over(self, outbox: Outbox, confirmed_to: int) -> None:
-        """Hand what is forwarded to the poll that waits, in the thread that marks, once the answer's batches are.
+        """Hand the forwarded batches to the waiting poll; called in the marking thread, after the marks.
 
         Not where the session has also confirmed what it acked later: for that the poll's log end may be too low.
         """
@@ -69,7 +69,7 @@ class SharedRound:
         self._answer: Confirmed | None = None
 
     def take(self, session: object) -> Confirmed | None:
-        """Return the answer for a session, once; None where there is none, or it is of a former one."""
+        """Return the answer for a session, once; None without one, or where it is for a former session."""
         answer = self._answer
         if answer is None or answer.acked.session is not session:
             return None
@@ -77,7 +77,7 @@ class SharedRound:
         return answer
 
     def confirm(self, acked: Acked, view: View) -> Sequence[Batch]:
-        """Have the session confirm by a view what was acked before its first question.
+        """Have the session confirm, by a view, its acks from before the view's first question.
 
         Return the batches that are forwarded then, for the same view; none where the session has not marked them, or
         marked later ones, too.

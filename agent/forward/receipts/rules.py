@@ -50,7 +50,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The state of Kafka; the topic's id was read last, so where it is the batch's, so are the offsets."""
+    """The state of Kafka; the topic's id is read last: if it is the batch's, the offsets are of that topic, too."""
 
     topic_id: str
     partitions: Mapping[int, PartitionView]
@@ -99,7 +99,7 @@ def is_taken(decided: Iterable[tuple[Batch, BatchDecision]], view: View) -> bool
 
 
 def objection(partition: int, seen: PartitionView, topic_id: str, rules: Rules) -> str:
-    """Return why the commit of a partition is no receipt that counts, whatever the batch; empty where it is one."""
+    """Return why a partition's commit does not count as a receipt for any batch; empty without an objection."""
     receipt, committed, end = seen.receipt, seen.committed, seen.log_end
     if committed is None:
         return ""
@@ -153,7 +153,7 @@ def _wait(receipt: Receipt | None) -> BatchDecision:
 
 
 def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> BatchDecision:
-    """Decide on records below the receipt's offset: whether it is an offset of the log that holds them."""
+    """Decide on records below the receipt's offset; hold them if the receipt is of a log truncated since."""
     read_under = view.committed_epoch
     if sent_under is not None and read_under is not None and read_under < sent_under:
         # The table has read other records at these offsets, which a truncation has removed.
@@ -162,7 +162,7 @@ def _decide_log(partition: int, sent_under: int | None, view: PartitionView) -> 
 
 
 def _deposed(partition: int, view: PartitionView) -> str:
-    """Return why nothing is known of the log that the table has read; empty where its leader, or a later one, answers.
+    """Return the objection to an answer from before the receipt's leader epoch; empty without one.
 
     The end of a former leader's log proves nothing.
     """
@@ -176,7 +176,7 @@ def _deposed(partition: int, view: PartitionView) -> str:
 
 
 def _decide_passed(partition: int, lowest: int, first: int, rules: Rules) -> BatchDecision:
-    """Decide on records that the table has not read, since it begins above them."""
+    """Decide on records below the table's beginning, which it has not read."""
     if first > rules.first_max.get(partition, first):
         again = f"the table has again left out our records in partition {partition}: we send them again once an hour"
         return BatchDecision(Verdict.HOLD, again)

@@ -50,7 +50,7 @@ def past_leaderships(batch: Batch, view: View) -> set[Leadership]:
 
 
 def records_to_check(decided: Decided, view: View) -> Mapping[Leadership, Batch]:
-    """Return for each ended leadership the batch with the highest record of those that would be processed."""
+    """Return, for each ended leadership, the batch with its highest record among those to be processed."""
     highest: dict[Leadership, Batch] = {}
     for batch, decision in decided:
         if decision.verdict is Verdict.PROCESSED:
@@ -91,7 +91,7 @@ commit must not cost a link all that it carries."""
 
 
 class Resends:
-    """The `first` of each partition for which batches were sent again of late; times are monotonic, in seconds.
+    """The receipts' `first`, by partition, for which batches were sent again lately; times in monotonic seconds.
 
     Batches that were under way then are sent again for the same `first`: what follows stands above it.
     """
@@ -100,7 +100,7 @@ class Resends:
         self._sent: dict[int, tuple[int, float]] = {}
 
     def first_max(self, now: float) -> Mapping[int, int]:
-        """Return the highest `first` of a partition for which batches are sent again now; any where there is none."""
+        """Return the highest `first`, by partition, for which batches are sent again; any where none is given."""
         return {partition: first for partition, (first, at) in self._sent.items() if now - at < RESEND_SECONDS}
 
     def note(self, decided: Decided, view: View, now: float) -> None:

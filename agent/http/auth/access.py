@@ -62,7 +62,7 @@ def open_access(settings: HttpSettings) -> Access:
 
 
 def _is_local(head: Head) -> bool:
-    """Whether a request on the loopback is meant for this machine, and no proxy says that it has forwarded it."""
+    """Whether a loopback request names this machine as its host, without a proxy's header."""
     if any(name == b"forwarded" or name.startswith(b"x-forwarded-") for name, _ in head.fields):
         return False
     try:

@@ -75,7 +75,7 @@ class LogFrames:
 
     @property
     def commits_behind_damage(self) -> int:
-        """The number of transactions that SQLite ignores, since it reads up to the first frame that is not whole."""
+        """The number of transactions behind the first damaged frame, which SQLite ignores."""
         return sum(frame.file_pages != 0 for frame in self.behind)
 
     def _read(self, file: int) -> None:

@@ -151,7 +151,7 @@ class FingerprintIndex:
         yield from (self._segments[number] for number in sorted(self._segments))
 
     def unsealed(self, first_position: int, packed: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield those of the fingerprints of consecutive positions that no segment has, as runs."""
+        """Yield (first position, fingerprints) for each run not yet sealed."""
         end = first_position + len(packed) // FINGERPRINT_BYTES
         for first, last in self._sealed.holes(first_position, end - 1):
             places = (first - first_position, last + 1 - first_position)

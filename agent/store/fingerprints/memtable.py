@@ -83,7 +83,7 @@ class Memtable:
         return fingerprint
 
     def run_at(self, place: int) -> tuple[int, int, int]:
-        """Return the run to which a place belongs: the place behind its last, its distance to positions, its time.
+        """Return a place's run: the place behind its end, its distance to positions, its service time.
 
         Its positions are consecutive, and were committed within MOMENT_MS of its service time.
         """

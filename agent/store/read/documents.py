@@ -132,7 +132,7 @@ def read_duplicates(folder: Path, limit: int) -> Iterator[dict[str, object]]:
 def read_trace(
     state_folder: Path, gateway: str, fingerprint: bytes, times: Mapping[str, ForwardingTimes] | None = None
 ) -> list[dict[str, object]]:
-    """Return a trace of each event with a fingerprint, in all lanes: of more if it arrived again after the retention.
+    """Return the traces of a fingerprint in all lanes: several if the event arrived again after the retention.
 
     A store is searched a part at a time; its traces are of one snapshot after that. Only the running agent has the
     times of forwarding, by lane.
@@ -328,7 +328,7 @@ class RejectSelection:
 
 
 def read_rejected(folder: Path, selection: RejectSelection, limit: int) -> list[dict[str, object]]:
-    """Return the latest selected ones, newest first; `raw` holds the first bytes of each as hex digits."""
+    """Return the latest selected rejected events, newest first; `raw` holds the first bytes as hex digits."""
     with closing(database.open_for_reading(folder / FILE_NAME)) as connection:
         rejects = tables.load_rejects(connection)
     wanted = selection.select(rejects)

@@ -100,7 +100,7 @@ def check_commit(first_position: int, count: object, packed: object) -> None:
 def _read_commit(
     first_position: int, count: int, packed: bytes, first: int, last: int
 ) -> tuple[list[StoredEvent], DamagedEventError | None]:
-    """Return the whole events from first to last up to the first hole, and the hole, None where there is none."""
+    """Return the whole events from first to last before the first hole, and that hole or None."""
     events: list[StoredEvent] = []
     damaged = False
     try:
@@ -120,7 +120,7 @@ def _read_commit(
 def _read_around(
     events: list[StoredEvent], first_position: int, count: int, packed: bytes, first: int, last: int
 ) -> tuple[list[StoredEvent], DamagedEventError | None]:
-    """Return the events with the whole ones from `first` on, up to the first hole, and the hole."""
+    """Return the events and the whole ones from `first` to the first hole, and that hole or None."""
     last = min(last, first_position + count - 1)
     for event in unpack_readable(first_position, count, packed):
         if event.position > min(first, last):

@@ -121,7 +121,7 @@ class Selection:
     """The earliest acceptance by the gateway's clock, in milliseconds since 1970 UTC."""
 
     def matcher(self) -> Matches | None:
-        """Return what decides by an event's tail whether it is selected; None where all are."""
+        """Return a predicate on the tails of selected events; None where all are selected."""
         if self == ALL:
             return None
         pattern, since = unicodedata.normalize("NFC", self.device), self.since  # as the names of events are
@@ -137,7 +137,7 @@ class Selection:
 
 
 def _literal(pattern: str) -> bytes:
-    """Return bytes that the tail of each event of the pattern's devices contains; none where that is uncertain."""
+    """Return bytes that every matching event's tail contains; empty if unknown."""
     literal = max(re.split(r"[*?]", pattern.partition("[")[0]), key=len)
     plain = literal.isascii() and literal.isprintable() and not {'"', "\\"} & set(literal)
     return literal.encode() if plain else b""

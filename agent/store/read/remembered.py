@@ -29,7 +29,7 @@ class Remembered:
 
 
 def read_remembered(path: Path, store_bytes: int, memory_bytes: int) -> Remembered | None:
-    """Return it for a store with a bound, beside the running service or without it.
+    """Return how long a bounded store remembers, beside the running service or without it.
 
     Return None where there is no store, or none that has run for an hour.
     """

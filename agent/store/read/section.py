@@ -79,7 +79,7 @@ def load(connection: Reads, epochs: Epochs, end: int, now_ms: int) -> Section | 
 
 
 def _read_whole(first: int, count: object, packed: object, following: int) -> list[StoredEvent]:
-    """Return the events of a commit, none where it is damaged or does not end before the position `following`."""
+    """Return a commit's events; none where it is damaged, or does not end right before `following`."""
     if not isinstance(count, int) or not isinstance(packed, bytes) or first + count != following:
         return []
     events = list(unpack_readable(first, count, packed))

@@ -67,7 +67,7 @@ def declare(connection: sqlite3.Connection, position: int) -> None:
 
 
 def retract(connection: sqlite3.Connection, first_position: int) -> None:
-    """Note that no event from this position on declares anything: the commit that held them does not count."""
+    """Undo all declarations by events from this position on: their commit does not count."""
     for number, gap in _numbered(connection):
         if gap.declared >= first_position:
             _write(connection, number, replace(gap, declared=0))
@@ -85,7 +85,7 @@ def count_declarations(connection: Reads) -> int:
 
 
 def undeclared(gaps: Sequence[Gap]) -> list[Gap]:
-    """Return the gaps that no event declares: not yet, or no longer since its declaration is itself in a gap."""
+    """Return the gaps without a declaration: not yet made, or itself in a gap by now."""
     return [gap for gap in gaps if not gap.declared]
 
 

@@ -158,7 +158,7 @@ def last_position(connection: Reads) -> int:
 
 
 def delete_events(connection: sqlite3.Connection, up_to: int, bytes_max: int) -> int:
-    """Delete the first commits all of whose events are at or below a position: one at least, then so many bytes.
+    """Delete the first commits that end at or below a position: at least one, then up to so many bytes.
 
     Return the position up to which there is nothing left to delete.
     """
@@ -269,7 +269,7 @@ def insert_rejects(connection: sqlite3.Connection, rejects: list[Reject]) -> Non
 
 
 def copy_rejects(source: Reads, connection: sqlite3.Connection) -> None:
-    """Copy the rejected events of another store, but for those that differ in type from what was written."""
+    """Copy another store's rejected events, without those with values of a wrong type."""
     for row in source.execute(f"SELECT {_REJECTED_COLUMNS} FROM rejected").fetchall():
         with suppress(DamagedStoreError):
             _reject(*row)

@@ -82,7 +82,7 @@ class Capacity:
         return self.is_full() and not (self.may_remove and (self.removable() or self.droppable()))
 
     def removable(self) -> bool:
-        """Whether something may be removed of which no event is lost."""
+        """Whether something may be removed without losing an event."""
         return self.purgeable() is not None or self.forgettable() is not None
 
     @property

@@ -89,7 +89,7 @@ class Committer:
         self._announce(decision.after_commit)
 
     def give_up(self, first: int, last: int, reason: str) -> None:
-        """Make gaps of unreadable or unsendable events, and declare them; none of what is in a gap already.
+        """Make gaps of unreadable or unsendable events that are not yet in one, and declare them.
 
         Events that were released before they were sent are given up as well. What was given up before an error is
         declared by the next commit.
@@ -97,7 +97,7 @@ class Committer:
         self._give_up(self._memory.progress.not_lost(first, last), reason)
 
     def expire(self, first: int, last: int, lifetime_ms: int) -> int:
-        """Make gaps of the events from a position on that are older than a service time; return how many.
+        """Make gaps of the first of these events beyond their lifetime; return how many.
 
         None that a full store has dropped since it was read. Otherwise as `give_up`.
         """
@@ -190,7 +190,7 @@ class Committer:
         return section.is_due(self._memory.end, self._clock.monotonic_ms())
 
     def _clock_corrections(self) -> list[Candidate]:
-        """Return the events that declare what was accepted in this boot before the clock was trusted, once it is."""
+        """Return the corrections of this boot's acceptances under an untrusted clock, once it is trusted."""
         memory, clock, boot = self._memory, self._clock, self._connection.epoch.start.boot
         if not memory.untrusted_clock.begun or clock.trust() is ClockTrust.UNTRUSTED:
             return []

@@ -119,13 +119,13 @@ class Decision:
         self.add_own(candidate, uptime_ms)
 
     def add_own(self, candidate: Candidate, uptime_ms: int) -> None:
-        """Add an event of the gateway, which it has made so long after its boot."""
+        """Add an event of the gateway, made this long after its boot."""
         if candidate.clock is ClockTrust.UNTRUSTED:
             self._note_clock(self.next_position, candidate, uptime_ms)
         self.add_new(candidate)
 
     def correct_clock(self, corrections: Sequence[Candidate]) -> None:
-        """Add the events that declare what was accepted under an untrusted clock before this commit."""
+        """Add the corrections of acceptances under an untrusted clock before this commit."""
         for correction in corrections:
             self.add_new(correction)
         self.corrections = len(corrections)
@@ -152,13 +152,13 @@ class Decision:
         self.untrusted_clock = self.untrusted_clock.noted(self.boot, position, candidate.received - uptime_ms)
 
     def _new_rejects(self, submission: Submission, accepted: int, *, retransmitted: bool) -> tuple[Reject, ...]:
-        """Return the invalid events to keep: a resent pack contains those again that are kept already."""
+        """Return the invalid events to keep: a resent pack repeats some that are kept already."""
         if accepted or not (submission.candidates or submission.is_part):
             return submission.rejects
         return () if retransmitted else tuple(filter(self.memory.rejects.is_new, submission.rejects))
 
     def _suspicion(self, key: int, seconds: float | None, fingerprint: bytes) -> bytes:
-        """Return the entry of the record's value that names the earlier event which this one may repeat."""
+        """Return the value's entry with the earlier event that this one may repeat; empty without one."""
         earlier = self.similarity_keys.get(key) or self.memory.similar.find(key, self.monotonic_ms, seconds)
         self.similarity_keys[key] = fingerprint
         if earlier is not None:
@@ -235,6 +235,6 @@ class Decision:
 
 
 def _key_of_place(key: bytes, first: int, place: int) -> bytes:
-    """Return the retransmission key of an event of a delivery that does not directly follow the one before it."""
+    """Return the retransmission key of a delivery's event whose position does not follow the one before."""
     named = key + first.to_bytes(8, "big") + place.to_bytes(4, "big")
     return blake2b(named, digest_size=len(key), person=_PLACE_PERSON).digest()

@@ -137,7 +137,7 @@ class Maintenance:
         return None if oldest_ms is None else max(oldest_ms + self._keep_ms, self._purge_at)
 
     def _retry_removal(self, now: int) -> int | None:
-        """Try a removal again that has failed: requests do not, and where none arrives, nobody else would."""
+        """Retry a failed removal: requests do not retry it, and without requests nobody else would."""
         capacity = self._capacity
         self._failed_since = _since(self._failed_since, now, capacity.removal_failed)
         if self._failed_since is None:

@@ -58,7 +58,7 @@ class Removal:
         return self._purge_to >= self._memory.first_kept
 
     def purge(self, up_to: int) -> None:
-        """Delete the commits all of whose events are at or below this position: a piece now, the others one by one."""
+        """Delete the commits that end at or below this position: a piece now, the others one by one."""
         self._purge_to = max(self._purge_to, up_to)
         self.continue_purge()
 
@@ -137,7 +137,7 @@ class Removal:
         return self._forget_early() or self._forget_rows(boundary_ms) or self._forget_segment(boundary_ms)
 
     def _forget_early(self) -> bool:
-        """Forget a piece of what takes too much, or is left of a forgotten segment; return False where none is."""
+        """Forget a segment early, or a piece of an already forgotten one; return False where there is none."""
         number = self._capacity.forgettable()
         if number is None:
             return False
@@ -208,5 +208,5 @@ class Removal:
 
 
 def _lowest(floor: int, kept: Iterable[Segment]) -> int:
-    """Return the position below which no fingerprint is stored, given those from `floor` on and these."""
+    """Return the position below which no fingerprint is stored, by `floor` and the kept segments."""
     return min([floor, *(segment.first for segment in kept)])
