@@ -241,6 +241,6 @@ def test_a_disk_that_others_have_filled_to_the_last_byte_does_not_keep_it_from_s
         assert gateway.post(1) == 503
         assert gateway.readiness() == 503
         filler.unlink()
-        wait_until(lambda: gateway.post(1) == 200, "there is room again")
+        wait_until(lambda: gateway.post(1) == 200, "there is space again")
         wait_until(lambda: gateway.readiness() == 200, "it is ready again")
         assert gateway.stored().keys() == gateway.acked

@@ -124,11 +124,11 @@ def test_commands_show_duplicates_the_moment_they_are_acked(running_agent: Runni
     found = fingerprint(Event(DEVICE, id=1, data={"value": 1})).hex()
     running_agent.post(DEVICE, 1)
     before = duplicates(running_agent)
-    for copies in (1, 2):
+    for repeated in (1, 2):
         running_agent.post(DEVICE, 1)
         listed = running_agent.shown("events", "--duplicates", "--limit", "1000")
-        assert sum(one["fingerprint"] == found for one in listed) == copies
-        assert duplicates(running_agent) == before + copies
+        assert sum(one["fingerprint"] == found for one in listed) == repeated
+        assert duplicates(running_agent) == before + repeated
     running_agent.post(DEVICE, 1)
     (trace,) = running_agent.shown("trace", found)
     assert len(trace["duplicates"]) == 3

@@ -172,12 +172,12 @@ def test_trace_of_an_unknown_event_says_so(run: Run) -> None:
     assert run("trace", "xyz")[0] == 2
 
 
-def test_the_latest_copies_are_listed_with_what_they_repeat(run: Run) -> None:
+def test_the_latest_duplicates_are_listed_with_what_they_repeat(run: Run) -> None:
     status, lines = run("events", "--duplicates")
-    copies = [json.loads(line) for line in lines]
+    duplicates = [json.loads(line) for line in lines]
     assert status == 0
     first = (fingerprint(ONE).hex(), 2, "processed")
-    assert [(copy["fingerprint"], copy["sequence"], copy["state"]) for copy in copies] == [first] * 2
+    assert [(one["fingerprint"], one["sequence"], one["state"]) for one in duplicates] == [first] * 2
     assert len(run("events", "--duplicates", "--limit", "1")[1]) == 1
 
 

@@ -169,11 +169,11 @@ class Side:
         self.quarantine = DeltaTable(spark, f"{folder}/events_quarantine", QUARANTINE)
         self.admin = KafkaAdmin(spark, KafkaSettings(self.servers, topic, "g", 1, {}))
 
-    def send(self, records: Sequence[Record], *, leave_out: Sequence[int] = (), copies: Sequence[int] = ()) -> None:
+    def send(self, records: Sequence[Record], *, leave_out: Sequence[int] = (), duplicates: Sequence[int] = ()) -> None:
         """Send, and write to the table those that are neither left out nor duplicates, by their place."""
         send(self.servers, self.topic, records, 0)
         read = read_records(topic_of(self.spark, records))
-        not_written = list(leave_out) + list(copies)
+        not_written = list(leave_out) + list(duplicates)
         rows = decode(read.filter(~F.col("kafka_offset").isin(not_written) & F.col("reason").isNull()))
         rows = rows.withColumn("kafka_offset", F.col("kafka_offset") + self.sent)
         rows.write.format("delta").mode("append").save(f"{self.folder}/events")
@@ -218,8 +218,8 @@ def test_every_label_has_an_account_from_audit_to_audit(side: Side) -> None:
     gateway, other = Gateway(), Gateway("gw-2", "00000000000000b2")
     events = readings(10)
     first = gateway.records(events)
-    copy = other.record(events[3])
-    side.send([*first, copy, Record(b"k", b"v", [])], copies=[10])
+    duplicate = other.record(events[3])
+    side.send([*first, duplicate, Record(b"k", b"v", [])], duplicates=[10])
     whole = side.audit()
     assert whole.is_whole
     assert whole.counts == {"accepted": 10, "duplicate": 1}
@@ -383,11 +383,11 @@ def test_rows_with_the_fingerprint_of_other_content_are_named_with_the_event_tha
         own = Gateway(gateway, epoch).record(replace(event, data={"t": 99}))
         return with_header(replace(own, value=own.value.replace(dict(own.headers)["ce_id"], name)), "ce_id", name)
 
-    copy = Gateway("gw-3", "00000000000000c3").record(other)
-    attempt = replace(copy, value=copy.value.replace(b'{"t":21.5}', b'{"t":0}'))
-    assert attempt != copy
+    duplicate = Gateway("gw-3", "00000000000000c3").record(other)
+    attempt = replace(duplicate, value=duplicate.value.replace(b'{"t":21.5}', b'{"t":0}'))
+    assert attempt != duplicate
     alone = lie("gw-4", "00000000000000d4", b"f" * 32)
-    side.send([lie("gw-2", "00000000000000b2", name), true, harmless, copy, attempt, alone], copies=[1, 3, 4])
+    side.send([lie("gw-2", "00000000000000b2", name), true, harmless, duplicate, attempt, alone], duplicates=[1, 3, 4])
     for options in ((), ("--verify", "0.5")):  # of no new record: what was found once remains
         found = side.audit("--verify", "1") if not options else side.audit(*options)
         named = {(one.status, one.fingerprint, one.gateway) for one in found.records}

@@ -98,16 +98,16 @@ def test_a_failed_delivery_fails_its_flight_and_not_those_before() -> None:
     assert (window.acked, window.in_flight) == (1, 2)
 
 
-def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_room() -> None:
+def test_beyond_a_thousand_acked_batches_that_nobody_confirms_there_is_no_space() -> None:
     window = InFlightWindow(1)
-    room = []
+    found = []
     for first in range(1, 1_001):
-        room.append(window.has_space)
+        found.append(window.has_space)
         sending = in_flight(first, 1)
         window.add(sending)
         sending.report(None, delivered(0, first))
         window.advance()
-    assert all(room)
+    assert all(found)
     assert (window.acked, window.has_space) == (1_000, False)
 
     window.pop_confirmed(1)

@@ -42,9 +42,9 @@ class Operation(Enum):
 class Error(Enum):
     """How an operation fails: at once, or with half of the sectors written."""
 
-    FULL = "no room"
+    FULL = "no space"
     BROKEN = "input/output error"
-    SHORT = "half is written, then no room"
+    SHORT = "half is written, then no space"
 
 
 @dataclass(slots=True)

@@ -237,7 +237,7 @@ async def test_a_segment_which_takes_room_first_waits_until_there_is_some(
             if (await accept(store, Event("d", id=number))).refusal:
                 break
         monkeypatch.setattr(disk_space, "free_bytes", lambda path: disk_space.RESERVE_BYTES - 1)
-        store.trouble()  # the turn that had still found room is over
+        store.trouble()  # the turn that had still found space is over
         before = len(sealed(tmp_path))
         take_turns(store, 100)
         assert len(sealed(tmp_path)) == before
@@ -269,5 +269,5 @@ async def test_what_is_dropped_on_a_full_disk_is_what_is_missing_and_no_more(tmp
 
 def take_all_but(filler: Path, bytes_left: int) -> None:
     with filler.open("ab", buffering=0) as file:
-        while (room := disk_space.free_bytes(filler) - bytes_left) > 0:
-            file.write(bytes(min(room, 1 << 20)))
+        while (excess := disk_space.free_bytes(filler) - bytes_left) > 0:
+            file.write(bytes(min(excess, 1 << 20)))

@@ -203,7 +203,7 @@ OPEN_FOR_SQLITE = ("removed", "replaced", "made anew")
 
 
 @pytest.mark.guarantee(7)
-@pytest.mark.parametrize("then", ["new events", "copies", "the end"])
+@pytest.mark.parametrize("then", ["new events", "duplicates", "the end"])
 @pytest.mark.parametrize(
     "how", [*OPEN_FOR_SQLITE, "truncated", "shortened", "cut behind its first frame", "overwritten"]
 )
@@ -220,7 +220,7 @@ async def test_whatever_comes_after_the_log_is_gone_is_refused_and_nothing_is_lo
             await accept(store, event)
         assert (await accept(store, *first, *last)).duplicates == 20
         take_away(tmp_path / LOG, how)
-        for event in {"new events": later, "copies": last, "the end": []}[then]:
+        for event in {"new events": later, "duplicates": last, "the end": []}[then]:
             assert (await accept(store, event)).refusal
     assert isinstance(damage_met(store), DamagedStoreError)
     async with make_store(tmp_path) as store:

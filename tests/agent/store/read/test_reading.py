@@ -82,7 +82,7 @@ async def test_a_command_whose_output_nobody_takes_holds_nothing(
     async with make_store(tmp_path) as store:
         await accept(store, *events)
         await accept(store, *events)
-        await accept(store, Event("d", id="carries the copies along"))
+        await accept(store, Event("d", id="carries the duplicates along"))
         command = read(tmp_path)
         taken = list(islice(command, 5))
         with closing(database.open_for_service(tmp_path / FILE_NAME)) as other:

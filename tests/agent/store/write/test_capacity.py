@@ -1,4 +1,4 @@
-"""A full store: processed events make room, the oldest only where configured; the disk gets space back."""
+"""A full store: processed events make space, the oldest only where configured; the disk gets space back."""
 
 import random
 from dataclasses import astuple, replace

@@ -41,7 +41,7 @@ async def test_copies_that_a_transport_answers_are_counted_soon_though_no_new_ev
             clock.pass_seconds(0.1)
             return read_status(tmp_path, GATEWAY).duplicates == counted
 
-        await until(shown, "the copies are counted on disk")
+        await until(shown, "the duplicates are counted on disk")
         assert listed(tmp_path) == []
 
 
@@ -66,15 +66,15 @@ async def test_duplicates_alone_cause_no_commit_before_they_have_waited_for_anot
 
 
 @pytest.mark.guarantee(7)
-async def test_a_row_lists_the_latest_of_its_copies_and_counts_all(tmp_path: Path) -> None:
+async def test_a_row_lists_the_latest_of_its_duplicates_and_counts_all(tmp_path: Path) -> None:
     async with make_store(tmp_path) as store:
         await accept(store, ONE, TWO)
         for _ in range(fingerprint_rows.REPEATS_MAX):
             await accept(store, ONE)
-        store.outbox.set_fact("name", "a write that carries copies")
+        store.outbox.set_fact("name", "a write that carries duplicates")
         await accept(store, TWO)
-    copies = [copy.position for copy in listed(tmp_path)]
-    assert copies == [2] * (fingerprint_rows.REPEATS_MAX - 1) + [3]
+    repeated = [duplicate.position for duplicate in listed(tmp_path)]
+    assert repeated == [2] * (fingerprint_rows.REPEATS_MAX - 1) + [3]
     assert read_status(tmp_path, GATEWAY).duplicates == fingerprint_rows.REPEATS_MAX + 1
     assert verify(tmp_path / FILE_NAME).findings == ()
 
@@ -87,7 +87,7 @@ async def test_a_latest_row_that_is_damaged_is_met_as_damage(tmp_path: Path) -> 
         change(tmp_path, "UPDATE fingerprints SET service_ms = service_ms + 1")
         await accept(store, ONE)
         with pytest.raises(DamagedStoreError):
-            store.outbox.set_fact("name", "a write that carries copies")
+            store.outbox.set_fact("name", "a write that carries duplicates")
         with pytest.raises(DamagedStoreError):
             await store.failed
 
