@@ -174,6 +174,37 @@ def test_a_section_of_no_installed_way_in_and_a_wrong_key_are_named(site: Path, 
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("count = 126", "count: expected 125 at most; found 126"),
+        ("first = 65536", "first: expected 65535 at most; found 65536"),
+        ("first = 65530\ncount = 7", "count: expected 6 at most; found 7"),
+        ("unit = 256", "unit: expected 255 at most; found 256"),
+    ],
+)
+def test_registers_that_no_request_can_have_are_a_wrong_setting(
+    given: str, reason: str, site: Path, tmp_path: Path
+) -> None:
+    file = configure(tmp_path, 502, 8580, "1s")
+    file.write_text(f"{file.read_text().replace('count = 2', '')}{given}\n")
+    found = command(site, file, "check").stderr
+    assert found.rstrip().endswith(f"[sources.modbus] {reason}")
+
+
+def test_a_device_that_cannot_be_asked_is_a_link_that_is_down_and_no_end_of_the_agent(
+    site: Path, tmp_path: Path
+) -> None:
+    file = configure(tmp_path, 502, 0, "1s")
+    file.write_text(file.read_text().replace('host = "127.0.0.1"\nport', 'host = "plc..local"\nport'))
+    with agent_process(file, {"PYTHONPATH": str(site)}) as process:
+        process.start()
+        process.wait_for_log("modbus=disconnected")
+        process.wait_for_log("agent=ready")
+        assert process.terminate() == 0
+    assert "correct sources.modbus.host" in command(site, file, "doctor").stdout
+
+
 LINE = """
 import asyncio
 from contextlib import asynccontextmanager

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from agent.cli.doctor.finding import Finding
     from agent.config.settings import Settings
 
+REGISTERS = 65_536
+COUNT_MAX = 125
+"""Registers of one answer."""
+UNIT_MAX = 255
 CONNECTED = LinkState("connected", up=True)
 DISCONNECTED = LinkState("disconnected", up=False, level=logging.WARNING, logs_each_reason=True)
 DOCTOR_SECONDS = 5.0
@@ -56,6 +60,16 @@ class ModbusSettings:
     first: int = option(readers.count, "the address of the first holding register", default=0)
     count: int = option(readers.positive, "how many registers are read", default=1)
     poll_seconds: float = option(readers.positive_duration, "interval of the polls", key="poll", default=10.0)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where no request could have these registers, which every poll would meet."""
+        for key, value, most in (
+            ("unit", self.unit, UNIT_MAX),
+            ("first", self.first, REGISTERS - 1),
+            ("count", self.count, min(COUNT_MAX, REGISTERS - self.first)),
+        ):
+            if value > most:
+                raise ValueError(f"{key}: expected {most} at most; found {value}")
 
 
 MODBUS = WayIn("modbus", "oncegate_modbus:open_modbus", settings=ModbusSettings, doctor="oncegate_modbus:check")
@@ -116,13 +130,13 @@ class Poller:
         from pymodbus import ModbusException
 
         settings = self._settings
-        if not self._client.connected and not await self._client.connect():
-            raise ConnectionError(f"{settings.host}:{settings.port} does not answer")
         try:
+            if not self._client.connected and not await self._client.connect():
+                raise ConnectionError(f"{settings.host}:{settings.port} does not answer")
             found = await self._client.read_holding_registers(
                 settings.first, count=settings.count, device_id=settings.unit
             )
-        except ModbusException as error:
+        except (ModbusException, ValueError) as error:  # the latter also of a name that is no host's
             raise ConnectionError(str(error)) from error
         if found.isError():
             raise ConnectionError(f"{settings.host}:{settings.port} refuses: {found}")
@@ -144,5 +158,5 @@ def check(settings: Settings, _now: int) -> Iterator[Finding]:
     try:
         with socket.create_connection((modbus.host, modbus.port), DOCTOR_SECONDS):
             yield fine("modbus", f"{modbus.host}:{modbus.port} answers")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         yield wrong("modbus", f"{modbus.host}:{modbus.port}: {error}", "correct sources.modbus.host and port")
