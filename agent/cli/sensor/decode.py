@@ -16,6 +16,7 @@ from agent.config import load
 from agent.config.mistakes import suggestion
 from agent.config.settings import MappingSettings, MqttSettings, Settings
 from agent.config.subscriptions import FORMATS
+from agent.config.ways import limits
 from agent.decode.decoded import DecodeError, UnknownFormat
 from agent.decode.delivery_body import decode
 from agent.delivery import Delivery, ForeignFormat, Media
@@ -149,9 +150,10 @@ _CODES: Mapping[type[Exception], tuple[str, int]] = {UnknownFormat: ("4.15", 415
 
 def _outcomes(delivery: Delivery, settings: Settings) -> Iterator[dict[str, object]]:
     """Yield what the gateway's pipeline makes of a delivery, in the same steps."""
-    section, part = ("coap", settings.coap) if delivery.via == "coap" else ("mqtt", settings.mqtt)
-    if (size := len(delivery.body)) > part.max_body_bytes:
-        bound = f"{section}.max_body_bytes, {part.max_body_bytes}"
+    section = limits()[delivery.via].name
+    bytes_max = getattr(settings, section).max_body_bytes
+    if (size := len(delivery.body)) > bytes_max:
+        bound = f"{section}.max_body_bytes, {bytes_max}"
         yield _refusal(delivery, f"the body has {size} bytes, more than {bound}", ("4.13", 413))
         return
     admission = Admission(replace(settings.devices, require="nothing"))  # a file has no sender
@@ -208,7 +210,7 @@ def _decimal_before(number: float) -> str | None:
 
 def _refusal(delivery: Delivery, reason: str, codes: tuple[str, int]) -> dict[str, object]:
     """Return the refusal of a whole body; a publisher has no answer, so that the gateway records its message."""
-    if delivery.via != "coap":
+    if limits()[delivery.via].records_refused:
         return {"outcome": "rejected", "device": delivery.sender, "reason": reason, "raw": delivery.body.hex()}
     return {"outcome": "refused", "coap": codes[0], "http": codes[1], "reason": reason}
 

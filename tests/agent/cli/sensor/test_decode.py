@@ -111,6 +111,11 @@ def test_a_body_that_is_too_large_for_the_gateway_is_refused(decode: Decode, tmp
     assert [decode(body(size), *chosen)[0] for size in (200, 201)] == [0, 1]
     field = ("--topic", "field/urn:dev:mac:00158d0001a2b3c4/up", *chosen)
     assert [decode(body(size), *field)[1][0]["outcome"] for size in (300, 301)] == ["event", "rejected"]
+    _, (outcome,), _ = decode(body(301), "--mapping", "tasmota", *chosen)
+    assert "bytes" not in outcome["reason"]
+    status, (outcome,), _ = decode(body(65_537), "--mapping", "tasmota", *chosen)
+    assert (status, outcome["http"]) == (1, 413)
+    assert outcome["reason"] == "the body has 65537 bytes, more than http.max_body_bytes, 65536"
 
 
 def test_a_query_and_an_authenticated_device_complete_the_event(decode: Decode) -> None:
