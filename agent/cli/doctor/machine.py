@@ -304,11 +304,12 @@ def _owner(port: int, kind: socket.SocketKind) -> tuple[str, int | None]:
 
 DAYS_MIN: Final = 30
 _DAY_MS: Final = 86_400_000
-_RENEW: Final = {
+_RENEW: Final = "replace the file, then: systemctl restart oncegate"
+_RENEW_OPEN: Final = {
     "kafka": "replace the file: the agent begins a new session with it",
-    "mqtt": "replace the file, then: systemctl restart oncegate",
-    "http": "replace the file, then: systemctl restart oncegate",
+    "http": "replace the file: the agent uses it for new connections",
 }
+"""For connections whose files are watched."""
 
 
 def check_certificates(settings: Settings, now: int) -> Iterator[Finding]:
@@ -320,11 +321,12 @@ def check_certificates(settings: Settings, now: int) -> Iterator[Finding]:
             continue
         left_ms = int(certificate.expires.timestamp() * 1000) - now
         day = certificate.expires.strftime("%Y-%m-%d")
+        hint = _RENEW_OPEN.get(certificate.connection, _RENEW)
         text = f"{what}: {count(left_ms // _DAY_MS, 'day')} until it expires, on {day}"
         if left_ms <= 0:
-            yield wrong("certificate", f"{what}: expired on {day}", _RENEW[certificate.connection])
+            yield wrong("certificate", f"{what}: expired on {day}", hint)
         elif left_ms < DAYS_MIN * _DAY_MS:
-            yield warning("certificate", text, _RENEW[certificate.connection])
+            yield warning("certificate", text, hint)
         else:
             yield fine("certificate", text)
 

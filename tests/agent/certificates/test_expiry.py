@@ -86,6 +86,18 @@ def test_the_doctor_tells_the_days(
     assert ("new session" in finding.hint) == (condition is not Condition.FINE)
 
 
+def test_the_doctor_asks_for_no_restart_where_the_file_is_watched(authority: Authority, tmp_path: Path) -> None:
+    own, expiry = authority.issue("gateway.pem", DAY_SECONDS)
+    settings = Settings(
+        GatewaySettings(id="gw-1", state_dir=tmp_path),
+        KafkaSettings("k:9093", properties={"ssl.certificate.location": str(own)}),
+        mqtt=MqttSettings(enabled=True, tls=True, tls_certificate_file=own),
+        http=HttpSettings(tls_certificate=own, tls_key=own),
+    )
+    kafka, mqtt, http = check_certificates(settings, int(expiry.timestamp() * 1000))
+    assert ["restart" in finding.hint for finding in (kafka, http, mqtt)] == [False, False, True]
+
+
 def test_a_file_that_is_missing_or_no_certificate_is_named_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no certificate\n")
     files = {"ssl_certificate_location": str(tmp_path / "absent"), "ssl_ca_location": str(tmp_path / "text")}
