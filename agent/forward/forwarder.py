@@ -191,11 +191,13 @@ def transactional_id(gateway: str, lane: str = "") -> str:
 
 
 def mode_of(settings: KafkaSettings, gateway: str, lane: str = "") -> Mode:
-    """Return the configured delivery mode, for a lane whose name is empty for the default lane."""
+    """Return the configured delivery mode, whose lane is "" for the default one; raise KafkaSettingsError."""
     match settings.delivery:
         case "exactly-once":
             return ExactlyOnce(settings, transactional_id(gateway, lane))
         case "at-most-once":
             return AtMostOnce()
-        case _:
+        case "at-least-once":
             return AtLeastOnce()
+        case unknown:
+            raise KafkaSettingsError(f"kafka.delivery: no mode is named {unknown!r}")

@@ -107,6 +107,11 @@ def test_secret_properties_come_from_a_file_and_never_stand_in_an_error(tmp_path
     assert "geheim" not in str(raised.value)
 
 
+def test_an_unknown_delivery_mode_is_taken_for_no_other() -> None:
+    with pytest.raises(KafkaSettingsError, match="no mode is named 'twice'"):
+        mode_of(KafkaSettings("k:9092", delivery="twice"), "gw")
+
+
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once", "at-most-once"])
 def test_a_producer_creates_no_topic(delivery: str) -> None:
     cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})  # like Kafka's default, it creates any on request
