@@ -2,6 +2,9 @@
 
     oncegate-cloud job --sink duckdb --connection ./plant.duckdb --table events --checkpoint ./checkpoint ...
 
+`oncegate` is on no index, where anybody could register that name: first `pip install '.[cloud]'` in the checkout, then
+`pip install docs/examples/oncegate-duckdb`.
+
 `--connection` is the database's file, which is created if absent. Spark writes each batch into a folder beside it, and
 one transaction of DuckDB takes it from there: rows, quarantine and offsets, or nothing. So the job runs on one machine
 (`--master local`). The key on the fingerprint excludes duplicates of any age.

@@ -6,6 +6,9 @@
     count = 4
     poll = "10s"
 
+`oncegate` is on no index, where anybody could register that name: first `pip install .` in the checkout, then
+`pip install docs/examples/oncegate-modbus`; on a gateway as docs/operations.md says (Other packages).
+
 A reading's identity is its device, its block of registers (the event's type), their values, and its time, which is the
 beginning of the interval of `poll` in which it was read. So a reading that is offered again because the store was full
 is one event, and so are equal readings of one interval in which the agent is restarted; where the values have changed
