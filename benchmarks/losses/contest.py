@@ -103,7 +103,7 @@ def run(gateway: Gateway) -> Outcome:
                 sensors.stop()
             for each in waiting:
                 each.result()
-        arrived = _settled(gateway, sensors.acked)
+        arrived = _settled(gateway)
     finally:
         gateway.kill()
         gateway.uplink(up=False)
@@ -112,7 +112,7 @@ def run(gateway: Gateway) -> Outcome:
     return Outcome(len(sensors.acked), sensors.transmissions, lost, doubled)
 
 
-def _settled(gateway: Gateway, acked: set[int]) -> Counter[int]:
+def _settled(gateway: Gateway) -> Counter[int]:
     """Return what has arrived once nothing more has for some time."""
     arrived, deadline = gateway.arrived(), time.monotonic() + SETTLE_SECONDS_MAX
     changed = time.monotonic()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from contract.event import Event, Label
 from contract.fingerprint import fingerprint, needs_label
-from contract.record import STATEMENT, ClockTrust, Headers, SharedDay, encode_record, encode_tail
+from contract.record import ClockTrust, Headers, SharedDay, encode_record, encode_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,6 @@ class RecordSource:
 def without_header(record: Record, name: str) -> Record:
     """Return the record without one of its headers."""
     return replace(record, headers=[header for header in record.headers if header[0] != name])
-
-
-def with_word(record: Record, place: int, word: str) -> Record:
-    """Return the record with one word of the gateway's statement replaced."""
-    words = dict(record.headers)[STATEMENT].decode().split(" ")
-    words[place] = word
-    return with_header(record, STATEMENT, " ".join(words).encode())
 
 
 def with_header(record: Record, name: str, value: bytes) -> Record:

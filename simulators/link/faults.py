@@ -186,9 +186,6 @@ class LinkProfile:
     answers: LinkFaultFactory
 
 
-NO_FAULTS = LinkProfile(lambda _: (), lambda _: ())
-
-
 def link_profile(plan: LinkPlan) -> LinkProfile:
     """Return the profile of a radio link; all peers and both directions share one channel."""
     shared: list[LinkFault] = []

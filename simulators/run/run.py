@@ -45,14 +45,14 @@ async def run(options: RunOptions, display: Display, stop: asyncio.Event) -> Ver
     options.ledger_file.parent.mkdir(parents=True, exist_ok=True)
     if options.ledger_file.exists():
         raise RunError(f"{options.ledger_file} is the ledger of another run: name another --ledger, or move it away")
-    verdict = await (_run_local if options.local else _run_remote)(options, home, display, stop)
+    verdict = await (_run_local(options, home, display, stop) if options.local else _run_remote(options, display, stop))
     (home / VERDICT_FILE).write_text(json.dumps(verdict.document(), indent=2) + "\n")
     display.phase("writing the report")
     await asyncio.to_thread(report.build, options.ledger_file, home, home / REPORT_FILE)
     return verdict
 
 
-async def _run_remote(options: RunOptions, home: Path, display: Display, stop: asyncio.Event) -> Verdict:
+async def _run_remote(options: RunOptions, display: Display, stop: asyncio.Event) -> Verdict:
     """Test a remote gateway, of which only the answers to sensors and the sink are visible."""
     coap = options.targets.get("coap")
     http = options.targets.get("http")

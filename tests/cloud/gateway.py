@@ -14,7 +14,7 @@ from contract.event import Event
 from contract.mac import Signer
 from contract.record import STATEMENT
 from contract.topics import EVENTS
-from simulators.certify.records import Record, now, with_header, with_word, without_header
+from simulators.certify.records import Record, now, with_header, without_header
 from simulators.certify.records import RecordSource as Gateway
 from simulators.services.kafka.broker import Broker
 from tests.support.waiting import wait_for_count
@@ -32,6 +32,13 @@ __all__ = [
     "with_word",
     "without_header",
 ]
+
+
+def with_word(record: Record, place: int, word: str) -> Record:
+    """Return the record with one word of the gateway's statement replaced."""
+    words = dict(record.headers)[STATEMENT].decode().split(" ")
+    words[place] = word
+    return with_header(record, STATEMENT, " ".join(words).encode())
 
 
 def readings(count: int, device: str = "urn:dev:mac:0000000000000001", start: int = 0) -> list[Event]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulators import fleet
 from simulators.ledger import Acked, Ledger, Reported, Sent, read
-from simulators.link.faults import NO_FAULTS, link_profile, stream_profile
+from simulators.link.faults import LinkProfile, link_profile, stream_profile
 from simulators.link.tcp import StreamLink
 from simulators.link.udp import Link
 from simulators.payloads import PayloadFormat
@@ -17,6 +17,8 @@ from simulators.sensors.endpoint import Timing
 from simulators.sensors.field import Field, Targets
 from tests.simulators.run.minimal_gateway import minimal_gateway
 from tests.support.waiting import until_count
+
+NO_FAULTS = LinkProfile(lambda _: (), lambda _: ())
 
 
 class _Peer(asyncio.DatagramProtocol):
