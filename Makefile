@@ -15,11 +15,9 @@ HANG_SECONDS_MAX := 1200
 IN_PROCESSES := -n 2 --no-loadscope-reorder
 ALL := -m 'not heavy' -o faulthandler_timeout=$(HANG_SECONDS_MAX)
 FAILED := -n 0 -v -x --last-failed --last-failed-no-failures none
-# What needs no service, no Java, no root and no network but the loopback. Left out: MQTT, systemd, the commands, sending to
-# Kafka, the store's writer and its recovery, the cloud programs, crashes, schedules, models, packages and documents.
-QUICK := $(addprefix tests/,contract structure simulators/oracle simulators/link $(addprefix agent/,certificates coap config \
-  decode forward/receipts/test_rules.py forward/receipts/test_truncation.py http identity mappings store/fingerprints \
-  store/format store/read store/schema telemetry))
+# What needs no service, no Java, no root and no network.
+QUICK := $(addprefix tests/,contract structure simulators/oracle simulators/link $(addprefix agent/,certificates config \
+  decode identity mappings store/format store/read store/schema telemetry))
 # What has failed runs once more, alone; what then passes is named again: it is unsteady, a fault of the test or of us.
 once_more = { $(1) || { [ $$? = 1 ] && echo 'once more, alone, what has failed:' && $(2); }; }
 # If a hang that no signal ends has ended the run, its lines are printed last: a log may keep only its end.
@@ -69,7 +67,7 @@ test: lint programs ## Check style, types and dependencies, then run the tests, 
 	@$(call stacks_last,$(call once_more,$(BIN)/pytest $(ALL) $(IN_PROCESSES),$(BIN)/pytest $(ALL) $(FAILED)))
 
 .PHONY: quick
-quick: $(READY) ## Run the tests that need no service, no Java, no root and no network: 90 s at most, for who has changed a line
+quick: $(READY) ## Run the tests that need no service, no Java, no root and no network: a minute, for who has changed a line
 	@$(BIN)/pytest -q -m 'not heavy' $(IN_PROCESSES) $(QUICK)
 
 .PHONY: test-all
