@@ -168,11 +168,11 @@ class Decision:
     def _position(self, candidate: Candidate, proven: int | None = None) -> int | None:
         """Return the position of the event that a candidate repeats; the transport proves the position `proven`."""
         if candidate.fingerprint is None:
-            if proven is not None and self._counts(proven):
+            if proven is not None and self._is_remembered(proven):
                 return proven
             key, lifetime_ms = candidate.retransmission_key, candidate.retransmission_seconds * 1000
             noted = None if key is None else self._noted(key, lifetime_ms)
-            return noted if noted is not None and self._counts(noted) else None
+            return noted if noted is not None and self._is_remembered(noted) else None
         position = self.fingerprints.get(candidate.fingerprint)
         if position is None:
             position = self.memory.fingerprints.position(candidate.fingerprint, self.connection)
@@ -224,7 +224,7 @@ class Decision:
             self.memory.retransmissions.position(key, self.monotonic_ms, lifetime_ms) if position is None else position
         )
 
-    def _counts(self, position: int) -> bool:
+    def _is_remembered(self, position: int) -> bool:
         """Whether an event is kept or its fingerprint stored: an event in a gap may be sent again."""
         return position >= self.first_position or self.memory.fingerprints.is_remembered(position)
 
