@@ -70,7 +70,7 @@ class Committer:
         if decision.duplicates:
             self._note_duplicates(decision, range(decision.first_position))
         states_section = decision.begins_section and self._connection.epoch.first_position is not None
-        if not (decision.after_commit or decision.declares or decision.corrections or states_section):
+        if not (decision.after_commit or decision.declaration_position or decision.corrections or states_section):
             return
         epoch = self._connection.epoch
         try:
@@ -221,8 +221,8 @@ def write(connection: sqlite3.Connection, decision: Decision, begins: EpochStart
     elif decision.begins_section:
         tables.write_fact(connection, CHECKPOINTS, str(tables.read_count(connection, CHECKPOINTS) + 1))
     tables.insert_events(connection, first, decision.packed)
-    if decision.declares:
-        gaps.declare(connection, decision.declares)
+    if decision.declaration_position:
+        gaps.declare(connection, decision.declaration_position)
     if decision.untrusted_clock is not decision.memory.untrusted_clock:
         tables.write_fact(connection, CLOCK_UNTRUSTED, decision.untrusted_clock.text())
     keys = decision.retransmission_keys
@@ -241,7 +241,7 @@ def remember(memory: Memory, decision: Decision) -> None:
     for key, position in decision.retransmission_keys.items():
         memory.retransmissions.remember(key, position, decision.monotonic_ms)
     memory.similar.remember(decision.similarity_keys, decision.monotonic_ms)
-    if decision.declares:
+    if decision.declaration_position:
         memory.undeclared.clear()
     memory.untrusted_clock = decision.untrusted_clock
     memory.end = decision.next_position - 1

@@ -57,7 +57,7 @@ class Decision:
     """Fingerprints of new events that name an earlier one."""
     corrections: int = 0
     """How many events declare corrections of the clock."""
-    declares: int = 0
+    declaration_position: int = 0
     """Position of the last event that declares a gap; 0 where there is none."""
     begins_section: bool = False
     after_commit: list[tuple[Submission, Outcome]] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Decision:
         self.add_own(candidate, uptime_ms)
 
     def declare(self, candidate: Candidate, uptime_ms: int) -> None:
-        self.declares = self.next_position
+        self.declaration_position = self.next_position
         self.add_own(candidate, uptime_ms)
 
     def add_own(self, candidate: Candidate, uptime_ms: int) -> None:
