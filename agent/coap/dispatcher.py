@@ -91,13 +91,13 @@ class Dispatcher:
         elif endpoint.group:
             self._counters.group += 1
         elif truncated:
-            self._slow_path.take_truncated(datagram, endpoint)
+            self._slow_path.refuse_truncated(datagram, endpoint)
         elif datagram[1] == EMPTY and datagram[0] & ACKNOWLEDGEMENT:
             self._settle(datagram, endpoint)
-        elif datagram[1] != POST or not self._fast or not self._take(datagram, endpoint, now):
-            self._slow_path.take(datagram, endpoint)
+        elif datagram[1] != POST or not self._fast or not self._serve_post(datagram, endpoint, now):
+            self._slow_path.enqueue(datagram, endpoint)
 
-    def _take(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
+    def _serve_post(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
         """Serve a plain POST; return False for any other message."""
         if datagram[0] & ACKNOWLEDGEMENT:
             return False

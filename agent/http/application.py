@@ -69,14 +69,14 @@ class Application:
         self.responses[response.code] += 1
         await self._send(response, send)
 
-    def take(self, post: WholePost) -> asyncio.Future[Answer] | None:
-        """Accept a request that the library has not parsed; return None where it has to be refused, or to wait."""
+    def receive(self, post: WholePost) -> asyncio.Future[Answer] | None:
+        """Receive a request that the library has not parsed; return None where it has to be refused, or to wait."""
         if len(post.body) > self.body_bytes_max or self._answers_full(0):
             return None
-        return self.events.take(post.head, post.body)
+        return self.events.receive(post.head, post.body)
 
     def response_to(self, outcome: asyncio.Future[Answer]) -> Response:
-        """Return the response to a request that `take` has accepted, and count it."""
+        """Return the response to a request that `receive` has accepted, and count it."""
         response = _STOPPING if outcome.cancelled() else response_to(outcome.result())
         self.responses[response.code] += 1
         return response

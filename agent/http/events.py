@@ -51,8 +51,8 @@ class Events:
         finally:
             self._in_progress -= 1
 
-    def take(self, head: Head, body: bytes) -> asyncio.Future[Answer] | None:
-        """Accept a delivery whose body has been read; return None where `post` has to refuse it, or to wait."""
+    def receive(self, head: Head, body: bytes) -> asyncio.Future[Answer] | None:
+        """Receive a delivery whose body has been read; return None where `post` has to refuse it, or to wait."""
         if self._in_progress >= self._in_progress_max or not self._pace.has_time():
             return None
         try:

@@ -82,7 +82,7 @@ class Reception:
         """Whether it ended only to receive skipped messages again."""
         self.ended: asyncio.Future[str] = self._loop.create_future()
 
-    def take(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         topic, list_reader = message.topic, self._routes.list_reader(message)
         if message.size > self._routes.body_bytes_max:
             message.payload = message.payload[:REJECTED_BYTES_MAX]  # the rest is never used

@@ -71,7 +71,7 @@ class Subscriber:
         began = asyncio.get_running_loop().time()
         reporting = asyncio.create_task(self._report_up(connection), name="mqtt-session")
         try:
-            connection.open(reception.take)
+            connection.open(reception.receive)
             broken = await self._wait_for_end(connection, reception, stopping)
         finally:
             reception.close()

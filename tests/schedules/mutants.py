@@ -52,10 +52,10 @@ def holes_purged() -> None:
 def topic_unchecked() -> None:
     """Mark batches of a topic that is no longer the session's."""
 
-    def take_any(self: Confirmation, window: Any) -> Any:
-        return self._take_shared(window) or self._take_own()
+    def collect_any(self: Confirmation, window: Any) -> Any:
+        return self._collect_shared(window) or self._collect_own()
 
-    Confirmation.poll = take_any  # type: ignore[method-assign]
+    Confirmation.poll = collect_any  # type: ignore[method-assign]
 
 
 def leader_unchecked() -> None:

@@ -64,11 +64,11 @@ class SlowPath:
         self._requires_oscore = oscore is not None and oscore.required
         self._shed_last = -math.inf
 
-    def take(self, datagram: bytes, endpoint: Endpoint) -> None:
+    def enqueue(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Serve a message within its budget, or refuse it for now."""
         now = self._loop.time()
         line = self._protected if self._oscore and is_protected(datagram) else self._plain
-        if not line.take(datagram, endpoint, now):
+        if not line.enqueue(datagram, endpoint, now):
             self._shed(datagram, endpoint, now)
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class SlowPath:
             case Disposition.IGNORE:
                 self._counters.malformed += 1
 
-    def take_truncated(self, datagram: bytes, endpoint: Endpoint) -> None:
+    def refuse_truncated(self, datagram: bytes, endpoint: Endpoint) -> None:
         self._counters.truncated += 1
         if _is_request(datagram):
             self._refuse(datagram, endpoint, Reply(TOO_LARGE, b"datagram too large", size1=self._body_bytes_max))
@@ -179,7 +179,7 @@ class WaitingLine:
         self._of_sender: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
+    def enqueue(self, datagram: bytes, endpoint: Endpoint, now: float) -> bool:
         """Serve a datagram at once, or as soon as the budget allows; return False where too many wait."""
         if not self._waiting and self._budget.spend(now):
             self._serve(datagram, endpoint)

@@ -73,7 +73,7 @@ class Confirmation:
         Raise SessionError where there will never be one, as of a topic that was deleted and recreated; call again after
         UnreachableError.
         """
-        answer = self._take_shared(window) or self._take_own()
+        answer = self._collect_shared(window) or self._collect_own()
         if answer is not None and answer.topic_id != self.expected:
             raise SessionError(f"the topic is {answer.topic_id} now, and was {self.expected} before the first send")
         return answer
@@ -83,8 +83,8 @@ class Confirmation:
         if self._shared is not None:
             self._shared.acked = Acked()
 
-    def _take_shared(self, window: InFlightWindow) -> Confirmed | None:
-        answer = None if self._shared is None else self._shared.take(window)
+    def _collect_shared(self, window: InFlightWindow) -> Confirmed | None:
+        answer = None if self._shared is None else self._shared.collect(window)
         if answer is not None and self._request is None:
             self._since_ms = self._clock.monotonic_ms()
             if not self._has_asked:
@@ -92,7 +92,7 @@ class Confirmation:
             self._has_asked = False
         return answer
 
-    def _take_own(self) -> Confirmed | None:
+    def _collect_own(self) -> Confirmed | None:
         if self._request is None:
             return None
         if not self._request.done:

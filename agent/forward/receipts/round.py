@@ -68,7 +68,7 @@ class SharedRound:
         """As of now; set by the session."""
         self._answer: Confirmed | None = None
 
-    def take(self, session: object) -> Confirmed | None:
+    def collect(self, session: object) -> Confirmed | None:
         """Return the answer for a session, once; None without one, or where it is for a former session."""
         answer = self._answer
         if answer is None or answer.acked.session is not session:

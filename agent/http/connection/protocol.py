@@ -38,16 +38,16 @@ class Protocol(H11Protocol):
         if self._outcome is not None:
             self.conn.receive_data(data)  # its turn comes after the answer
             self.flow.pause_reading()
-        elif not self._take(data):
+        elif not self._read_post(data):
             super().data_received(data)
 
-    def _take(self, data: bytes) -> bool:
-        """Take the bytes where they are a whole POST of events, and no other request is in progress."""
+    def _read_post(self, data: bytes) -> bool:
+        """Read the bytes where they are a whole POST of events, and no other request is in progress."""
         if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0] or self.flow.write_paused:
             return False
         assert self.client is not None  # else the connection has been ended
         post = read_whole_post(data, self.client[0])
-        outcome = None if post is None else cast("Application", self.app).take(post)
+        outcome = None if post is None else cast("Application", self.app).receive(post)
         if outcome is None:
             return False
         self._unset_keepalive_if_required()

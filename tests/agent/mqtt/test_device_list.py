@@ -69,9 +69,9 @@ def zigbee(name: str, message_id: int = 0, payload: bytes = b'{"a":1}') -> Messa
     return Message(f"zigbee2mqtt/{name}", payload, len(payload), message_id)
 
 
-async def take_list(taking: Reception, source: RecordingSource, message: Message) -> None:
+async def receive_list(receiving: Reception, source: RecordingSource, message: Message) -> None:
     """Have a list parsed, in all necessary turns of the loop."""
-    taking.take(message)
+    receiving.receive(message)
     await until(lambda: source.reading, "the list is read")
 
 
@@ -91,10 +91,10 @@ GROUP_LIST = replace(devices(all=""), topic="zigbee2mqtt/bridge/groups")
 
 @pytest.mark.guarantee(6)
 async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() -> None:
-    taking, source, _ = reception()
-    taking.take(zigbee("stray"))
+    receiving, source, _ = reception()
+    receiving.receive(zigbee("stray"))
     for number in range(1, 3 * LIMITS.in_progress_max):
-        taking.take(own(number))
+        receiving.receive(own(number))
     assert source.acknowledged == list(range(1, 3 * LIMITS.in_progress_max))
 
 
@@ -102,21 +102,21 @@ async def test_a_message_that_nobody_acknowledges_holds_up_no_acknowledgement() 
 async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    taking, source, recorder = reception()
+    receiving, source, recorder = reception()
     with SteppedLoop() as clock:
-        taking.take(zigbee("stray", 1))
-        taking.take(own(2))
+        receiving.receive(zigbee("stray", 1))
+        receiving.receive(own(2))
         for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds) - 1):
             await clock.advance(LIMITS.unknown_seconds)
         assert source.acknowledged == []
         await clock.advance(LIMITS.unknown_seconds)
         assert source.acknowledged == [1, 2]
-        taking.take(zigbee("another", 3))
-        taking.take(own(4))
+        receiving.receive(zigbee("another", 3))
+        receiving.receive(own(4))
         assert source.acknowledged == [1, 2, 3, 4]
-        await take_list(taking, source, LIST)
-        taking.take(zigbee("lamp", 5))
-        taking.take(zigbee("joining", 6))
+        await receive_list(receiving, source, LIST)
+        receiving.receive(zigbee("lamp", 5))
+        receiving.receive(zigbee("joining", 6))
         assert source.acknowledged == [1, 2, 3, 4, 5]
     assert [(delivery.sender, reason) for delivery, reason in recorder.recorded] == [
         ("mqtt:zigbee2mqtt/stray", "no device list has arrived (zigbee2mqtt/bridge/devices)"),
@@ -129,64 +129,64 @@ async def test_without_any_list_a_message_is_recorded_after_a_while_and_the_rest
 @pytest.mark.guarantee(6)
 async def test_messages_passed_over_before_a_list_are_fetched_once_and_wait_for_none_again() -> None:
     limits, names = ReceptionLimits(in_progress_max=4), ZigbeeNames()
-    taking, source, _ = reception(limits, names)
+    receiving, source, _ = reception(limits, names)
     with SteppedLoop() as clock:
         for number in range(1, 9):
-            taking.take(zigbee(f"stray{number}", number))
+            receiving.receive(zigbee(f"stray{number}", number))
         for _ in range(int(limits.unlisted_seconds / limits.unknown_seconds)):
             await clock.advance(limits.unknown_seconds)
     assert source.acknowledged == [1, 2, 3, 4]
-    assert (taking.ended.done(), taking.refetches) == (True, True)
+    assert (receiving.ended.done(), receiving.refetches) == (True, True)
     again, source, _ = reception(limits, names)
     for number in range(5, 9):
-        again.take(zigbee(f"stray{number}", number))
+        again.receive(zigbee(f"stray{number}", number))
     assert source.acknowledged == list(range(5, 9))
 
 
 @pytest.mark.guarantee(6)
 async def test_lists_that_come_again_and_again_prolong_no_waiting() -> None:
-    taking, source, _ = reception()
+    receiving, source, _ = reception()
     with SteppedLoop() as clock:
-        await take_list(taking, source, LIST)
-        taking.take(zigbee("stray", 1))
-        taking.take(zigbee("lamp", 2))
+        await receive_list(receiving, source, LIST)
+        receiving.receive(zigbee("stray", 1))
+        receiving.receive(zigbee("lamp", 2))
         for _ in range(4):
             await clock.advance(LIMITS.unknown_seconds / 4)
-            await take_list(taking, source, LIST)
+            await receive_list(receiving, source, LIST)
         await clock.advance(0.0)
         assert source.acknowledged == [1, 2]
 
 
 @pytest.mark.guarantee(6)
 async def test_lists_of_groups_prolong_no_waiting_for_the_list_of_devices() -> None:
-    taking, source, _ = reception()
+    receiving, source, _ = reception()
     with SteppedLoop() as clock:
-        taking.take(zigbee("stray", 1))
-        taking.take(own(2))
+        receiving.receive(zigbee("stray", 1))
+        receiving.receive(own(2))
         for _ in range(int(LIMITS.unlisted_seconds / LIMITS.unknown_seconds)):
             await clock.advance(LIMITS.unknown_seconds)
-            await take_list(taking, source, GROUP_LIST)
+            await receive_list(receiving, source, GROUP_LIST)
         await until(lambda: source.acknowledged == [1, 2], "nothing waits any more")
 
 
 @pytest.mark.guarantee(6)
 async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_devices() -> None:
-    taking, _, recorder = reception(names=_names())
+    receiving, _, recorder = reception(names=_names())
     body = b"{}".ljust(MqttSettings().max_body_bytes)
     strays = LIMITS.in_progress_bytes_max // len(body) + 1
     for number in range(1, strays + 1):
-        taking.take(zigbee(f"stray{number}", number, body))
-    taking.take(zigbee("lamp", strays + 1))
-    taking.take(zigbee("lamp"))
+        receiving.receive(zigbee(f"stray{number}", number, body))
+    receiving.receive(zigbee("lamp", strays + 1))
+    receiving.receive(zigbee("lamp"))
     assert [delivery.sender for delivery in recorder.deliveries] == [LAMP, LAMP]
-    assert (taking.lost, taking.ended.done()) == (0, False)
+    assert (receiving.lost, receiving.ended.done()) == (0, False)
     assert recorder.recorded[0][0].sender == "mqtt:zigbee2mqtt/stray1"
 
 
 async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
-    taking, source, recorder = reception(ReceptionLimits(held_bytes_max=10), _names())
-    taking.take(zigbee("joining", 1, b'{"temperature":21.5}'))
-    await take_list(taking, source, devices(joining="0x00158d0000000003"))
+    receiving, source, recorder = reception(ReceptionLimits(held_bytes_max=10), _names())
+    receiving.receive(zigbee("joining", 1, b'{"temperature":21.5}'))
+    await receive_list(receiving, source, devices(joining="0x00158d0000000003"))
     assert (source.acknowledged, recorder.recorded) == ([1], [])
 
 
@@ -195,10 +195,10 @@ async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_o
     with SteppedLoop() as clock:
         turns = LoopTurns()
         recorder = Recorder(work=turns.working(clock, TURN_SECONDS_MAX / 2))
-        taking, source, _ = reception(recorder=recorder)
+        receiving, source, _ = reception(recorder=recorder)
         for number in range(1, 41):
-            taking.take(zigbee("lamp", number, b"%d" % number))
-        taking.take(LIST)
+            receiving.receive(zigbee("lamp", number, b"%d" % number))
+        receiving.receive(LIST)
         assert not source.reading
         with turns.counting():
             await until(lambda: source.reading, "all are taken")
@@ -209,56 +209,56 @@ async def test_what_waited_for_a_list_is_taken_in_turns_of_the_loop_and_in_its_o
 
 @pytest.mark.guarantee(6)
 async def test_after_a_refusal_nothing_more_of_what_waited_is_taken() -> None:
-    taking, source, recorder = reception()
+    receiving, source, recorder = reception()
     recorder.answer = Answer(Status.UNAVAILABLE, reason="full")
     for number in range(1, 4):
-        taking.take(zigbee("lamp", number))
-    await take_list(taking, source, LIST)
+        receiving.receive(zigbee("lamp", number))
+    await receive_list(receiving, source, LIST)
     assert (len(recorder.deliveries), source.acknowledged) == (1, [])
-    assert (taking.ended.result(), taking.refetches) == ("full", False)
+    assert (receiving.ended.result(), receiving.refetches) == ("full", False)
 
 
 async def test_who_is_stopped_while_a_message_waits_keeps_no_names_for_the_next_connection() -> None:
-    taking, _, _ = reception(names=_names())
+    receiving, _, _ = reception(names=_names())
     with SteppedLoop() as clock:
-        taking.take(zigbee("stray", 1))
-        taking.stop()
+        receiving.receive(zigbee("stray", 1))
+        receiving.stop()
         await clock.advance(LIMITS.unknown_seconds)
-    assert not taking.refetches
+    assert not receiving.refetches
 
 
 async def test_what_waited_for_the_first_list_then_waits_as_long_as_any_other() -> None:
-    taking, source, recorder = reception()
+    receiving, source, recorder = reception()
     with SteppedLoop() as clock:
-        taking.take(zigbee("joining", 1))
+        receiving.receive(zigbee("joining", 1))
         await clock.advance(LIMITS.unlisted_seconds / 2)
-        await take_list(taking, source, LIST)
+        await receive_list(receiving, source, LIST)
         await clock.advance(LIMITS.unknown_seconds / 2)
-        await take_list(taking, source, devices(joining="0x00158d0000000003"))
+        await receive_list(receiving, source, devices(joining="0x00158d0000000003"))
         assert (source.acknowledged, recorder.recorded) == ([1], [])
 
 
 @pytest.mark.guarantee(6)
 async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them() -> None:
-    taking, source, _ = reception()
-    await take_list(taking, source, LIST)
+    receiving, source, _ = reception()
+    await receive_list(receiving, source, LIST)
     names = 2 * UNKNOWN_NAMES_MAX
     for number in range(1, 2 * names, 2):
-        taking.take(zigbee(f"stray{number}", number))
-        taking.take(zigbee("lamp", number + 1))
+        receiving.receive(zigbee(f"stray{number}", number))
+        receiving.receive(zigbee("lamp", number + 1))
     assert source.acknowledged == list(range(1, 2 * (names - LIMITS.held_max) + 1))
-    assert not taking.ended.done()
+    assert not receiving.ended.done()
 
 
 @pytest.mark.guarantee(6)
 async def test_what_waits_is_bounded_in_bytes_whatever_the_length_of_its_topic() -> None:
     for known in (ZigbeeNames(), _names()):
-        taking, _, recorder = reception(names=known)
+        receiving, _, recorder = reception(names=known)
         tracemalloc.start()
         for number in range(LIMITS.in_progress_max // 3):
             name = f"\U0001f600{number}"
-            taking.take(zigbee(name.ljust(TOPIC_BYTES_MAX - len("zigbee2mqtt/") - 3, "a"), number + 1))
-            taking.take(zigbee(name.ljust(900, "a")))
+            receiving.receive(zigbee(name.ljust(TOPIC_BYTES_MAX - len("zigbee2mqtt/") - 3, "a"), number + 1))
+            receiving.receive(zigbee(name.ljust(900, "a")))
         recorder.recorded.clear()
         gc.collect()  # seldom runs by itself in a process with much memory
         used, _ = tracemalloc.get_traced_memory()
@@ -316,8 +316,8 @@ def test_an_entry_has_a_bounded_length(length: int) -> None:
 async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> None:
     entries = [{"friendly_name": f"t{at}", "ieee_address": f"0x{at:016x}"} for at in range(ENTRIES)]
     payload = json.dumps(entries).encode()
-    taking, source, recorder = reception()
-    taking.take(zigbee("t999", 1))
+    receiving, source, recorder = reception()
+    receiving.receive(zigbee("t999", 1))
     turns = 0
     with SteppedLoop() as clock:
         loop = asyncio.get_running_loop()
@@ -328,7 +328,7 @@ async def test_a_long_list_is_read_in_turns_and_what_comes_behind_it_waits() -> 
             return now()
 
         loop.time = later  # type: ignore[method-assign]
-        taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+        receiving.receive(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
         while not source.reading:
             turns += 1
             await asyncio.sleep(0)
@@ -348,19 +348,19 @@ def test_what_a_list_holds_is_learned_as_it_is_read_and_not_all_at_its_end(name:
 
 
 async def test_a_list_that_cannot_be_read_is_told_once_in_a_connection(caplog: pytest.LogCaptureFixture) -> None:
-    taking, source, _ = reception()
+    receiving, source, _ = reception()
     for _ in range(2):
         for payload in (b"[1]", b""):
-            await take_list(taking, source, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+            await receive_list(receiving, source, Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
     assert caplog.messages == ["list=unreadable topic=bridge/devices reason='an entry is no object'"]
 
 
 async def test_a_connection_that_ends_reads_no_list_to_its_end() -> None:
-    taking, source, _ = reception()
+    receiving, source, _ = reception()
     payload = b"[" + b"{}," * (LIST_BYTES_MAX // 3 - 10) + b"{}]"
-    taking.take(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
+    receiving.receive(Message("zigbee2mqtt/bridge/devices", payload, len(payload)))
     assert not source.reading
-    taking.stop()
+    receiving.stop()
     await until(lambda: source.reading, "the line is free")
 
 

@@ -227,9 +227,9 @@ async def test_a_flood_from_one_address_delays_those_of_others_by_its_share_only
     line = WaitingLine(Budget(32.0, asyncio.get_running_loop().time()), lambda _, sender: served.append(sender.sender))
     flood, other = (endpoint_of((f"2001:db8::{host}", 1, 0, 0), b"") for host in ("bad", "1"))
     now = asyncio.get_running_loop().time()
-    taken = [line.take(b"x", flood, now) for _ in range(1_000)]
-    assert (len(served), taken.count(True)) == (32, 32 + 32 // SENDER_SHARE)
-    assert line.take(b"x", other, now)
+    enqueued = [line.enqueue(b"x", flood, now) for _ in range(1_000)]
+    assert (len(served), enqueued.count(True)) == (32, 32 + 32 // SENDER_SHARE)
+    assert line.enqueue(b"x", other, now)
     await until(lambda: other.sender in served, "the other one is served")
     assert served.index(other.sender) == 32 + 32 // SENDER_SHARE
     line.close()

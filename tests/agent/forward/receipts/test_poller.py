@@ -313,7 +313,7 @@ class Session:
         with ThreadPoolExecutor(1) as poller:
             polled = poller.submit(self.shared.confirm, acked, VIEW)
             wait_until(lambda: polled.done() or self.shared._answer is not None, "the poll has its answers")
-            if (answer := self.shared.take(self.window)) is not None:
+            if (answer := self.shared.collect(self.window)) is not None:
                 self.mark(answer.acked.to)
                 answer.hand_over(self.outbox, self.window.confirmed_to)
             return polled.result()
