@@ -93,7 +93,7 @@ class Dispatcher:
         elif truncated:
             self._slow_path.refuse_truncated(datagram, endpoint)
         elif datagram[1] == EMPTY and datagram[0] & ACKNOWLEDGEMENT:
-            self._settle(datagram, endpoint)
+            self._stop_retransmitting(datagram, endpoint)
         elif datagram[1] != POST or not self._fast or not self._serve_post(datagram, endpoint, now):
             self._slow_path.enqueue(datagram, endpoint)
 
@@ -126,11 +126,11 @@ class Dispatcher:
         self._receive(delivery, partial(self._exchanges.finish, exchange))
         return True
 
-    def _settle(self, datagram: bytes, endpoint: Endpoint) -> None:
+    def _stop_retransmitting(self, datagram: bytes, endpoint: Endpoint) -> None:
         if len(datagram) != HEADER_BYTES:
             self._counters.malformed += 1
-        elif not self._exchanges.separate.settle(endpoint.address, datagram[2:4]):
-            self._slow_path.settle(datagram, endpoint)
+        elif not self._exchanges.separate.stop_retransmitting(endpoint.address, datagram[2:4]):
+            self._slow_path.stop_retransmitting(datagram, endpoint)
 
 
 PATHS: Final[tuple[str, ...]] = ("events", "e")

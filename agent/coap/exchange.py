@@ -99,12 +99,12 @@ class SeparateResponses:
         """Send a response; retransmit it with doubled timeouts until it is acknowledged, reset or given up."""
         timeout = self._tuning.ack_timeout_seconds * self._random.uniform(1, self._tuning.ack_random_factor)
         key = (endpoint.address, datagram[2:4])
-        self.settle(*key)  # of 65,536 responses before, as many as there are Message IDs
+        self.stop_retransmitting(*key)  # of 65,536 responses before, as many as there are Message IDs
         timer = asyncio.get_running_loop().call_later(timeout, self._retransmit, key)
         self._sent[key] = _Sent(datagram, endpoint, timeout, timer)
         self._send(datagram, endpoint)
 
-    def settle(self, address: Address, message_id: bytes) -> bool:
+    def stop_retransmitting(self, address: Address, message_id: bytes) -> bool:
         """Process an ACK or Reset; return whether it was for one of these responses."""
         sent = self._sent.pop((address, message_id), None)
         if sent is None:

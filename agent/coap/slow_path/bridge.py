@@ -173,7 +173,7 @@ class AiocoapBridge:
         """Clear the cached answers to protected requests."""
         self._answered.clear()
 
-    def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
+    def stop_retransmitting(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Hand an ACK or Reset to aiocoap where it is for one of its messages."""
         remote = self._interface.awaiting.get((endpoint.address, datagram[2:4]))
         if remote is not None:

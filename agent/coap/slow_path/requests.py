@@ -101,9 +101,9 @@ class SlowPath:
         if _is_request(datagram):
             self._refuse(datagram, endpoint, Reply(TOO_LARGE, b"datagram too large", size1=self._body_bytes_max))
 
-    def settle(self, datagram: bytes, endpoint: Endpoint) -> None:
+    def stop_retransmitting(self, datagram: bytes, endpoint: Endpoint) -> None:
         """Process an ACK or Reset that is not for the fast path."""
-        self._bridge.settle(datagram, endpoint)
+        self._bridge.stop_retransmitting(datagram, endpoint)
 
     def _shed(self, datagram: bytes, endpoint: Endpoint, now: float) -> None:
         self._counters.shed += 1

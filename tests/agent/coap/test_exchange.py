@@ -138,13 +138,13 @@ class Chance(Random):
         return self._factor
 
 
-def settled(kind: int, mid: int) -> bytes:
+def ack_or_reset(kind: int, mid: int) -> bytes:
     return datagram(kind, 0, mid, b"")
 
 
 @both_paths
 @pytest.mark.parametrize("kind", [ACK, RST])
-async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: bool, kind: int) -> None:
+async def test_after_an_empty_ack_the_answer_is_sent_until_an_ack_or_reset(fast: bool, kind: int) -> None:
     recorder = Recorder(answer=None)
     async with serving(recorder, SOON, fast=fast) as server, Sensor(server.port) as sensor:
         assert await sensor.ask(post(mid=5, token=b"tok")) == Response(ACK, 0, 5, b"", b"")
@@ -152,7 +152,7 @@ async def test_after_an_empty_ack_the_answer_is_sent_until_it_is_settled(fast: b
         first = await sensor.receive()
         assert (first.kind, first.code, first.token, first.rest) == (CON, 0x44, b"tok", b"")
         assert await sensor.receive() == first
-        sensor.send(settled(kind, first.mid))
+        sensor.send(ack_or_reset(kind, first.mid))
         await sensor.expect_silence()
 
 
@@ -163,7 +163,7 @@ async def test_a_retransmission_after_the_empty_ack_is_acknowledged_again() -> N
         assert await sensor.ask(post(mid=5)) == Response(ACK, 0, 5, b"", b"")
         recorder.respond()
         answer = await sensor.receive()
-        sensor.send(settled(ACK, answer.mid))
+        sensor.send(ack_or_reset(ACK, answer.mid))
         assert await sensor.ask(post(mid=5)) == Response(ACK, 0x44, 5, b"\x01", b"")
     assert len(recorder.deliveries) == 1
 
@@ -191,7 +191,7 @@ async def test_a_late_refusal_is_told_and_not_remembered() -> None:
         recorder.respond(Answer(Status.UNAVAILABLE, retry_seconds=3))
         late = await sensor.receive()
         assert (late.kind, late.code) == (CON, 0xA3)
-        sensor.send(settled(ACK, late.mid))
+        sensor.send(ack_or_reset(ACK, late.mid))
         sensor.send(post(mid=5))
         await recorder.received(2)
         recorder.respond()
@@ -239,7 +239,7 @@ async def test_an_answer_with_the_message_id_of_an_earlier_one_takes_its_place()
         assert sent == [b"\x40\x44\x00\x07", b"\x40\x44\x00\x07later"], "the timer of the earlier one is cancelled"
         await clock.advance(A_MOMENT)
         assert sent[2:] == [b"\x40\x44\x00\x07later"]
-        assert responses.settle(ENDPOINT.address, b"\x00\x07")
+        assert responses.stop_retransmitting(ENDPOINT.address, b"\x00\x07")
         assert len(responses) == 0
 
 
@@ -256,7 +256,7 @@ async def test_answers_that_nobody_has_acknowledged_count_among_the_requests_in_
         recorder.answer = DURABLE
         assert (await other.ask(post(mid=8))).code == 0xA3
         assert server.counters.busy == 1
-        sensor.send(settled(ACK, late[0].mid))
+        sensor.send(ack_or_reset(ACK, late[0].mid))
         await sensor.expect_silence()
         assert (await other.ask(post(mid=9))).code == CHANGED
         assert (await other.ask(post(mid=10))).code == CHANGED
