@@ -21,7 +21,7 @@ EPOCH_FIRST: Final = 0
 """The leader epoch in which a partition begins: a partition without a known epoch was led in this one, or later."""
 
 
-class DeliveryReport(Protocol):
+class ProduceReport(Protocol):
     """The part of a delivery report that counts (`confluent_kafka.Message` has it)."""
 
     def partition(self) -> int | None: ...
@@ -52,7 +52,7 @@ class InFlightBatch:
         self.events += 1
         self.unreported += 1
 
-    def report(self, error: KafkaError | None, message: DeliveryReport) -> None:
+    def report(self, error: KafkaError | None, message: ProduceReport) -> None:
         """Record a delivery report; one without an offset counts as not sent."""
         self.unreported -= 1
         offset, partition = message.offset(), message.partition()
