@@ -22,7 +22,7 @@ from agent.config.settings import Settings
 from agent.config.ways import WayIn, enabled, limits
 from agent.forward.forwarder import Forwarder
 from agent.forward.kafka.uplink import open_uplink
-from agent.forward.modes.lanes import ForwardedLane, Turn
+from agent.forward.modes.lanes import ForwardedLane, Rank
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.forward.receipts.round import SharedRound
 from agent.identity.changed import basis, note_basis
@@ -156,7 +156,7 @@ async def _run(
 def _process_state(
     errors: RecentErrors, links: Mapping[str, Links], lanes: Mapping[str, ForwardedLane]
 ) -> ProcessState:
-    priorities = {lane: one.turn.priority for lane, one in lanes.items() if one.turn is not None}
+    priorities = {lane: one.rank.priority for lane, one in lanes.items() if one.rank is not None}
     uplink = lanes[DEFAULT_LANE].uplink
     return ProcessState(errors, links, None if uplink is None else uplink.state, priorities)
 
@@ -166,14 +166,14 @@ def _forwarded_lanes(settings: Settings, clock: Clock, store: LaneStores) -> dic
     uplink = open_uplink(settings.kafka, clock)
     if len(store.by_lane) == 1:
         return {DEFAULT_LANE: ForwardedLane(uplink=uplink, gather_seconds=settings.kafka.gather_seconds)}
-    asked: dict[Turn, int] = {}
+    asked: dict[Rank, int] = {}
     configured = {lane.name: lane for lane in settings.forward.lanes}
     configured[DEFAULT_LANE] = Lane("", DEFAULT_PRIORITY, gather_seconds=settings.kafka.gather_seconds)
     last = min(lane.priority for lane in configured.values()) - 1
     lanes = {name: configured.get(name, Lane(name, last)) for name in store.by_lane}
     return {
         name: ForwardedLane(
-            *(lane.name, Turn(clock, lane.priority, asked), uplink, lane.time_to_live_seconds, lane.gather_seconds)
+            *(lane.name, Rank(clock, lane.priority, asked), uplink, lane.time_to_live_seconds, lane.gather_seconds)
         )
         for name, lane in lanes.items()
     }

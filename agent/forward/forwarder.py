@@ -173,8 +173,8 @@ class Forwarder:
                 session.close()
                 if lane.uplink is not None:
                     lane.uplink.producer_closed(lane.name)
-                if lane.turn is not None:
-                    lane.turn.ask(has_events=False)
+                if lane.rank is not None:
+                    lane.rank.ask(has_events=False)
                 if session.marked:
                     self._backoff.reset()
         except KafkaSettingsError as error:  # the start could use the settings: a file is just being replaced

@@ -28,7 +28,7 @@ class FlushSocket:
         self._folder = folder
         self._flush = flush
         self._unwritten = unwritten
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
@@ -47,12 +47,12 @@ class FlushSocket:
             self._server.close()
             self._server = None
             (self._folder / FLUSH_SOCKET_NAME).unlink(missing_ok=True)
-        async with self._turn:
+        async with self._lock:
             os.close(self._descriptor)
 
     async def _serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with self._turn:
+            async with self._lock:
                 if self._server is not None:
                     await asyncio.to_thread(self._flush)
                     writer.write(WRITTEN + self._unwritten())

@@ -1,4 +1,4 @@
-"""What a lane adds to a forwarder: its turn among the others, its time to live, and how its events are gathered."""
+"""What a lane adds to a forwarder: its rank among the others, its time to live, and how its events are gathered."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WAITED_FOR_MS: Final = 10_000
 """How long others wait for a lane that has asked for its turn and does not ask again, such as one that cannot send."""
 
 
-class Turn:
-    """The turn of one lane, which waits while a lane of higher priority has events to send.
+class Rank:
+    """The rank of one lane, which waits while a lane of higher priority has events to send.
 
     Each is used by the thread of its lane's forwarder.
     """
 
-    def __init__(self, clock: Clock, priority: int, asked: dict[Turn, int]) -> None:
-        """Create the turn; all lanes share `asked`, which is empty at first."""
+    def __init__(self, clock: Clock, priority: int, asked: dict[Rank, int]) -> None:
+        """Create the rank; all lanes share `asked`, which is empty at first."""
         self.priority = priority
         self._clock = clock
         self._asked = asked
@@ -46,7 +46,7 @@ class ForwardedLane:
 
     name: str = ""
     """Empty for the default lane."""
-    turn: Turn | None = None
+    rank: Rank | None = None
     """None where there is no other lane."""
     uplink: Uplink | None = None
     """The cap on what all lanes send; None where there is none."""

@@ -112,13 +112,13 @@ class Session:
         While it is another lane's turn, or the cap forbids it, or events are gathered, the producer is served.
         """
         context, after = self._context, self._cursor
-        gathering, turn, uplink = context.gathering, context.lane.turn, context.lane.uplink
+        gathering, rank, uplink = context.gathering, context.lane.rank, context.lane.uplink
         if gathering is not None and not gathering.is_due(after) and (left := gathering.seconds_left()):
-            if turn is not None:
-                turn.ask(has_events=False)
+            if rank is not None:
+                rank.ask(has_events=False)
             serve(self._producer, min(seconds, left))
             return False
-        if (turn is not None and not turn.ask(has_events=context.outbox.wait(after, 0))) or (
+        if (rank is not None and not rank.ask(has_events=context.outbox.wait(after, 0))) or (
             uplink is not None and not uplink.is_open()
         ):
             serve(self._producer, min(seconds, POLL_SECONDS_MAX))

@@ -67,7 +67,7 @@ class Sealing:
     def catch_up(self) -> bool:
         """Do the next step, and more where the next memtable would be full before this one is sealed.
 
-        With one step a turn, memtables would accumulate while commits are large. Return False where none is due.
+        With one step a cycle, memtables would accumulate while commits are large. Return False where none is due.
         """
         for _ in range(STEPS_PER_TURN_MAX):
             if not self.step():

@@ -163,7 +163,7 @@ class Maintenance:
 
         A segment needs space before the rows that it replaces are deleted.
         """
-        if not self._sealing.is_due:  # asked in each turn, the file system after it only
+        if not self._sealing.is_due:  # asked in each cycle, the file system after it only
             return None
         if not self._capacity.allows_maintenance(grows=True):
             return now + CAPACITY_MS
@@ -200,7 +200,7 @@ class Maintenance:
             self._declare()
 
     def _limit_log(self, now: int) -> None:
-        """Empty the log where a reader has kept it growing; each commit, by which alone it grows, brings a turn."""
+        """Empty the log where a reader has kept it growing; each commit, by which alone it grows, brings a cycle."""
         if now >= self._log_at:
             self._capacity.limit_log()
             self._log_at = now + LOG_MS

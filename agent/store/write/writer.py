@@ -56,7 +56,7 @@ class Writer:
         self._queue.put(work)
 
     def wake(self) -> None:
-        """Cause a turn, which writes pending marks."""
+        """Cause a cycle, which writes pending marks."""
         self._queue.put(do_nothing)
 
     def call(self, task: Callable[[], T]) -> T:
@@ -131,7 +131,7 @@ class Writer:
 
 
 def do_nothing() -> None:
-    """Do nothing: for a caller that needs only a turn of the writer."""
+    """Do nothing: for a caller that needs only a cycle of the writer."""
 
 
 def _show_name(name: str) -> None:

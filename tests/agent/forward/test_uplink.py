@@ -18,7 +18,7 @@ from agent.config.settings import KafkaSettings, ReceiptSettings
 from agent.forward.kafka.health import CLOSED, REACHABLE, UNREACHABLE
 from agent.forward.kafka.login_files import Hours
 from agent.forward.kafka.uplink import Uplink, open_uplink
-from agent.forward.modes.lanes import ForwardedLane, Turn
+from agent.forward.modes.lanes import ForwardedLane, Rank
 from agent.forward.receipts.poller import ReceiptPoller
 from agent.forward.receipts.round import SharedRound
 from agent.telemetry.links import LinkName, Links
@@ -77,11 +77,11 @@ class Lanes:
     def forwarding(self, settings: KafkaSettings) -> ExitStack:
         """Forward both until the stack is closed."""
         clock = SystemClock()
-        asked: dict[Turn, int] = {}
+        asked: dict[Rank, int] = {}
         uplink = open_uplink(settings, clock)
         lanes = {
-            ForwardedLane("", Turn(clock, 0, asked), uplink): self.backlog,
-            ForwardedLane("alarms", Turn(clock, 10, asked), uplink): self.alarms,
+            ForwardedLane("", Rank(clock, 0, asked), uplink): self.backlog,
+            ForwardedLane("alarms", Rank(clock, 10, asked), uplink): self.alarms,
         }
         stack = ExitStack()
         for lane, outbox in lanes.items():
@@ -172,12 +172,12 @@ class CountedUplink(Uplink):
 def test_the_reports_of_all_clients_are_processed_while_there_are_no_events_or_another_lane_has_its_turn(
     kafka: KafkaTopic, gateway: str, events: int, mode: str
 ) -> None:
-    asked: dict[Turn, int] = {}
-    other, turn = (Turn(SystemClock(), priority, asked) for priority in (10, 0))
+    asked: dict[Rank, int] = {}
+    other, rank = (Rank(SystemClock(), priority, asked) for priority in (10, 0))
     outbox = MemoryOutbox(*readings(events))
     other.ask(has_events=bool(events))
     uplink = CountedUplink()
-    lane = ForwardedLane(turn=turn, uplink=uplink)
+    lane = ForwardedLane(rank=rank, uplink=uplink)
     with forwarding(kafka.settings(mode), outbox, gateway, lane=lane) as links:
         wait_until(lambda: links.state(LinkName.KAFKA) == REACHABLE, "the session begins")
         wait_until(lambda: len(uplink.processed) == CLIENTS[mode], "its clients are open")

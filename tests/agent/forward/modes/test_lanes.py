@@ -6,7 +6,7 @@ import pytest
 
 from agent.config.settings import KafkaSettings
 from agent.forward.kafka.login_files import Hours, LoginFiles, SessionStop
-from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, WAITED_FOR_MS, Expiry, ForwardedLane, Gathering, Turn
+from agent.forward.modes.lanes import EVENTS_MAX, STOP_MS_MAX, WAITED_FOR_MS, Expiry, ForwardedLane, Gathering, Rank
 from agent.store.port import Batch, Offsets
 from contract.event import Event, gateway_device
 from tests.agent.forward.broker import KafkaTopic, sequence
@@ -34,9 +34,9 @@ def test_events_are_sent_together_once_the_oldest_has_waited_and_at_a_stop(
     kafka: KafkaTopic, gateway: str, mode: str
 ) -> None:
     outbox, clock = WatchedOutbox(), ShiftedClock()
-    turn, other = turns(HandClock(), 10, 0)
+    rank, other = ranks(HandClock(), 10, 0)
     outbox.append(*readings(3))
-    lane = ForwardedLane(turn=turn, gather_seconds=SECONDS)
+    lane = ForwardedLane(rank=rank, gather_seconds=SECONDS)
 
     with forwarding(kafka.settings(mode), outbox, gateway, lane=lane, clock=clock):
         wait_until_forwarded(outbox)  # a backlog does not wait
@@ -162,13 +162,13 @@ def test_nothing_that_has_expired_is_in_the_topic(kafka: KafkaTopic, gateway: st
     assert set(outbox.given_up) == {2, 3, 4, 5}
 
 
-def turns(clock: HandClock, *priorities: int) -> list[Turn]:
-    asked: dict[Turn, int] = {}
-    return [Turn(clock, priority, asked) for priority in priorities]
+def ranks(clock: HandClock, *priorities: int) -> list[Rank]:
+    asked: dict[Rank, int] = {}
+    return [Rank(clock, priority, asked) for priority in priorities]
 
 
 def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
-    high, low, lowest = turns(HandClock(), 10, 0, -1)
+    high, low, lowest = ranks(HandClock(), 10, 0, -1)
     assert low.ask(has_events=True)
     assert not lowest.ask(has_events=True)
     assert high.ask(has_events=True)
@@ -181,7 +181,7 @@ def test_a_lane_waits_while_one_of_higher_priority_has_events() -> None:
 
 
 def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_the_other_has_asked() -> None:
-    one, other, low = turns(HandClock(), 3, 3, 0)
+    one, other, low = ranks(HandClock(), 3, 3, 0)
     assert one.ask(has_events=True)
     assert other.ask(has_events=True)
     other.ask(has_events=False)
@@ -190,7 +190,7 @@ def test_lanes_of_equal_priority_neither_wait_for_each_other_nor_withdraw_what_t
 
 @pytest.mark.guarantee(4)
 def test_nobody_waits_for_a_lane_that_does_not_ask_again(clock: HandClock) -> None:
-    stuck, low = turns(clock, 10, 0)
+    stuck, low = ranks(clock, 10, 0)
     stuck.ask(has_events=True)
     clock.pass_seconds(WAITED_FOR_MS / 1000 - 1)
     assert not low.ask(has_events=True)
