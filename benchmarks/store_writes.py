@@ -189,7 +189,7 @@ async def _start(folder: Path, seed: int) -> dict[str, float]:
         return {
             "seconds": time.perf_counter() - start,
             "memory_bytes": resident_bytes() - before,
-            "index_bytes": store._memory.fingerprints.held_bytes(),
+            "index_bytes": store._memory.fingerprints.in_memory_bytes(),
         }
 
 

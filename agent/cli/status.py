@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     share = status.store_bytes / settings.store.max_bytes
     late = " (the latest may be missing)" if running and counts is None else ""
     label = f"epoch {status.epoch}, sequence {status.sequence:,}; {count(status.epochs, 'epoch')} so far"
-    held_log = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
-    is_log_held = running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED
+    blocked_log = f"{size(status.log_bytes)}, held by a program that reads the store: end it; fuser -v {path}"
+    is_log_blocked = running and status.log_bytes > disk_space.LOG_BYTES_EXPECTED
     forgotten = f"; {count(status.forgotten_early, 'fingerprint')} forgotten before identity.retention"
     maybe_lost = f"{count(status.maybe_lost, 'event')}, in flight when the connection or the agent ended"
     held = f"held for {_age(status.receipts_held_since)}: {status.receipts_held}"
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             "on disk",
             f"{size(status.store_bytes)}, {share:.0%} of store.max_bytes{forgotten if status.forgotten_early else ''}",
         ),
-        ("log", paint(held_log, Colour.WARNING) if is_log_held else ""),
+        ("log", paint(blocked_log, Colour.WARNING) if is_log_blocked else ""),
         ("refused", paint(printable(requests.text()), Colour.WARNING) if requests and requests.refused else ""),
         ("maybe lost", maybe_lost if status.maybe_lost else ""),
         ("mqtt", sessions_lost(status) if status.mqtt_sessions_lost else ""),

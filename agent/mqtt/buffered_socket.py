@@ -61,8 +61,8 @@ class BufferedSocket:
 
     def pending(self) -> bool:
         """Whether received bytes are buffered here or in TLS."""
-        held = self._at < len(self._ahead) or bool(self._items)
-        return held or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+        buffered = self._at < len(self._ahead) or bool(self._items)
+        return buffered or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
 
     def _fill(self) -> bool:
         """Read once; return False at the end of the connection.

@@ -36,28 +36,28 @@ class PendingMessages:
     """The messages that wait for a list, oldest first, and those released, which wait to be processed."""
 
     def __init__(self) -> None:
-        self._held: deque[PendingMessage] = deque()
+        self._waiting: deque[PendingMessage] = deque()
         self.released: deque[PendingMessage] = deque()
         """Those that no list keeps waiting any more, oldest first."""
         self._size = 0
         """Bytes of the messages that wait for a list, as `PendingAck.size` counts them."""
 
     def __len__(self) -> int:
-        return len(self._held) + len(self.released)
+        return len(self._waiting) + len(self.released)
 
     @property
     def since(self) -> float | None:
         """Since when the oldest message has waited for a list; None where none does."""
-        return self._held[0].since if self._held else None
+        return self._waiting[0].since if self._waiting else None
 
     def add(self, pending: PendingMessage) -> None:
-        self._held.append(pending)
+        self._waiting.append(pending)
         self._size += pending.ack.size
 
     def release(self, since: float | None = None) -> None:
         """Release all messages that wait for a list; with a time, as if each had waited since then."""
-        self.released += [pending if since is None else replace(pending, since=since) for pending in self._held]
-        self._held.clear()
+        self.released += [pending if since is None else replace(pending, since=since) for pending in self._waiting]
+        self._waiting.clear()
         self._size = 0
 
     def pop_overdue(self, before: float, count_max: int, bytes_max: int) -> list[PendingMessage]:
@@ -66,12 +66,12 @@ class PendingMessages:
         A single message of any size may wait.
         """
         removed = []
-        while self._held and (
-            self._held[0].since <= before
-            or len(self._held) > count_max
-            or (self._size > bytes_max and len(self._held) > 1)
+        while self._waiting and (
+            self._waiting[0].since <= before
+            or len(self._waiting) > count_max
+            or (self._size > bytes_max and len(self._waiting) > 1)
         ):
-            removed.append(self._held.popleft())
+            removed.append(self._waiting.popleft())
             self._size -= removed[-1].ack.size
         return removed
 

@@ -32,10 +32,10 @@ class ReceptionLimits:
     unlisted_seconds: float = 60.0
     """How long messages wait for the first list. A broker sends a retained list at once, Zigbee2MQTT publishes it
     seconds after its start; meanwhile a waiting message delays the acknowledgements behind it (decision 58)."""
-    held_max: int = 100
+    waiting_max: int = 100
     """Messages that wait for a newer list; with one more, the oldest is rejected. A device that joins is listed within
     seconds; unknown names must not use up the messages in progress."""
-    held_bytes_max: int = 128 << 10
+    waiting_bytes_max: int = 128 << 10
     """Of their topics and payloads, but for a single message: half of the bytes in progress, for the same reason."""
 
 
@@ -190,7 +190,7 @@ class Reception:
         listed, now, limits = self._routes.names.has_list, self._loop.time(), self._limits
         if listed:
             since_max = now - limits.unknown_seconds
-            for overdue in self._pending.pop_overdue(since_max, limits.held_max, limits.held_bytes_max):
+            for overdue in self._pending.pop_overdue(since_max, limits.waiting_max, limits.waiting_bytes_max):
                 self._routes.names.mark_unknown(overdue.name)
                 _, delivery = self._routes.zigbee_delivery(overdue.name, overdue.payload)
                 self._reject(overdue.ack, delivery, self._routes.unknown_reason)

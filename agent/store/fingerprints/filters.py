@@ -59,7 +59,7 @@ class FilterSlices:
     def __contains__(self, number: int) -> bool:
         return number in self._columns or number in self._single
 
-    def held_bytes(self) -> int:
+    def in_memory_bytes(self) -> int:
         return sum(group.nbytes for group in self._groups) + len(self._single) * (self._bits >> 3)
 
     def growth(self) -> int:
@@ -247,8 +247,8 @@ class Filters:
         """By size in bits: filters of one size are bit-sliced together."""
         self._unfiltered: set[int] = set()
 
-    def held_bytes(self) -> int:
-        return sum(slices.held_bytes() for slices in self._slices.values())
+    def in_memory_bytes(self) -> int:
+        return sum(slices.in_memory_bytes() for slices in self._slices.values())
 
     def add(self, number: int, bits: bytes) -> None:
         """Add a segment's stored filter; where memory is short, the oldest segments go without one."""
@@ -266,7 +266,7 @@ class Filters:
         slices.add(number, bits)
 
     def _lacks(self, growth: int) -> bool:
-        return growth > 0 and self.held_bytes() + growth > self._bytes_max
+        return growth > 0 and self.in_memory_bytes() + growth > self._bytes_max
 
     def drop(self, number: int) -> None:
         self._unfiltered.discard(number)

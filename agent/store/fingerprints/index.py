@@ -157,9 +157,9 @@ class FingerprintIndex:
             places = (first - first_position, last + 1 - first_position)
             yield first, packed[places[0] * FINGERPRINT_BYTES : places[1] * FINGERPRINT_BYTES]
 
-    def held_bytes(self) -> int:
+    def in_memory_bytes(self) -> int:
         """Return how many bytes memtables and filters take."""
-        return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.held_bytes()
+        return len(self._memtables) * Memtable.bytes_max(self._bounds.segment_events) + self._filters.in_memory_bytes()
 
     def _open_memtable(self, position: int) -> Memtable:
         latest = self._memtables[-1] if self._memtables else None

@@ -44,8 +44,8 @@ class Memtable:
         self._continue_run(first_position, service_ms)
         start = self._count
         end = start + len(packed) // FINGERPRINT_BYTES
-        held = self.packed
-        held[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES] = packed
+        content = self.packed
+        content[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES] = packed
         self._count = end
         self.free -= end - start
         slots, mask = self._slots, self._mask
@@ -55,18 +55,18 @@ class Memtable:
             slot = hash(fingerprint) & mask  # the hash is keyed in each process: no sender can choose a slot
             while other := slots[slot]:
                 at = other * FINGERPRINT_BYTES
-                if held[at - FINGERPRINT_BYTES : at] == fingerprint:
+                if content[at - FINGERPRINT_BYTES : at] == fingerprint:
                     self._has_repeats = True
                     break
                 slot = slot + 1 & mask
             slots[slot] = number
 
     def position(self, fingerprint: bytes) -> int | None:
-        slots, mask, held = self._slots, self._mask, self.packed
+        slots, mask, content = self._slots, self._mask, self.packed
         slot = hash(fingerprint) & mask
         while number := slots[slot]:
             at = number * FINGERPRINT_BYTES
-            if held[at - FINGERPRINT_BYTES : at] == fingerprint:
+            if content[at - FINGERPRINT_BYTES : at] == fingerprint:
                 return self.position_at(number - 1)
             slot = slot + 1 & mask
         return None

@@ -60,7 +60,7 @@ class Space:
     """Free pages of the store's own file: space for new events while the log is written back."""
 
     @property
-    def is_log_held(self) -> bool:
+    def is_log_blocked(self) -> bool:
         """Whether the log has grown so large that a reader must be preventing its restart."""
         return self.log_bytes > LOG_BYTES_EXPECTED
 
@@ -71,14 +71,14 @@ class Space:
 
     def missing_bytes(self, arriving_bytes: int = 0) -> int:
         """Return the space that is missing for new events of this size, which go into the log, then into the file."""
-        usable = self.free_bytes + (0 if self.is_log_held else self.free_in_file_bytes)
+        usable = self.free_bytes + (0 if self.is_log_blocked else self.free_in_file_bytes)
         missing = RESERVE_BYTES + 2 * arriving_bytes + self.growth_bytes - usable
         return max(0, missing, self.growth_bytes - self.free_bytes)
 
     @property
     def endangers_log(self) -> bool:
         """Whether another transaction could take the space that the log needs to be written back."""
-        grows = self.growth_bytes > 0 or self.is_log_held
+        grows = self.growth_bytes > 0 or self.is_log_blocked
         return (
             self.log_bytes > layout.LOG_BYTES_KEPT
             and grows

@@ -41,7 +41,7 @@ class Capacity:
         """How much space was missing on the file system at the latest decision on new events."""
         self._refused_bytes = 0
         """How large the latest events were for which there was no space."""
-        self._log_held = False
+        self._log_blocked = False
         """Whether another process keeps the log from being emptied: then no removal frees space."""
         self.removal_failed = False
         """Whether the latest removal has failed: a retry for each request would write as much again."""
@@ -60,8 +60,8 @@ class Capacity:
         return self._is_full_for(self._refused_bytes)
 
     def allows_maintenance(self, *, grows: bool) -> bool:
-        """Whether there is space for work that can wait; a held log alone delays work that does not grow the file."""
-        if not grows and not self._log_held:
+        """Whether there is space for work that can wait; a blocked log alone delays what does not grow the file."""
+        if not grows and not self._log_blocked:
             return True
         return disk_space.is_ample(self._file) or not self._space().missing_bytes()
 
@@ -75,7 +75,7 @@ class Capacity:
         if self._space().endangers_log:
             self._write_back()
             if self._space().endangers_log:
-                raise StoreError(self._held_message() if self._log_held else disk_space.LOG_NEEDS_SPACE)
+                raise StoreError(self._blocked_message() if self._log_blocked else disk_space.LOG_NEEDS_SPACE)
 
     def stays_full(self) -> bool:
         """Whether there is no space for new events, and nothing may be removed for them."""
@@ -89,9 +89,9 @@ class Capacity:
     def may_remove(self) -> bool:
         """Whether a removal may be attempted to make space.
 
-        Not while the log is held: it would grow by what is removed, until all is removed.
+        Not while the log is blocked: it would grow by what is removed, until all is removed.
         """
-        return not (self._log_held or self.removal_failed)
+        return not (self._log_blocked or self.removal_failed)
 
     @property
     def is_log_long(self) -> bool:
@@ -100,13 +100,13 @@ class Capacity:
 
     def refusal(self) -> str:
         """Return why there is no space for new events, as text."""
-        if self._log_held:
-            return self._held_message()
+        if self._log_blocked:
+            return self._blocked_message()
         return disk_space.DISK_FULL if self._missing_bytes else STORE_FULL
 
     def limit_log(self) -> None:
-        """Empty the log where it has grown beyond what is expected; log a warning where a reader holds it."""
-        if self._log_held or self.is_log_long:
+        """Empty the log where it has grown beyond what is expected; log a warning where a reader blocks it."""
+        if self._log_blocked or self.is_log_long:
             self._empty_log()
 
     def purgeable(self) -> int | None:
@@ -168,7 +168,7 @@ class Capacity:
 
         A log of the usual size keeps its length: other programs could use its space, once returned.
         """
-        if self._log_held or self.is_log_long:
+        if self._log_blocked or self.is_log_long:
             self._empty_log()
         elif self._may_write_back():
             database.write_back(self._connection())
@@ -190,17 +190,17 @@ class Capacity:
         """Cut the log where the file can take it; the writer waits only once for a reader that does not end."""
         if not self._may_write_back():
             return
-        held = not database.empty_log(self._connection(), wait_ms=0 if self._log_held else LOG_WAIT_MS)
-        if held and not self._log_held:
+        blocked = not database.empty_log(self._connection(), wait_ms=0 if self._log_blocked else LOG_WAIT_MS)
+        if blocked and not self._log_blocked:
             log.warning(
                 "store=log-held bytes=%d effect=%r hint=%r",
                 disk_space.log_bytes(self._file),
                 "it grows until the reader ends, and counts as store",
                 f"fuser -v {self._file}",
             )
-        elif self._log_held and not held:
+        elif self._log_blocked and not blocked:
             log.warning("store=log-released")
-        self._log_held = held
+        self._log_blocked = blocked
 
     def _bytes_at_most(self) -> int:
         """Return an upper bound: the log counts twice, since pages that are only there may make the file longer."""
@@ -209,5 +209,5 @@ class Capacity:
     def _bytes(self) -> int:
         return database.used_bytes(self._connection()) + disk_space.log_bytes(self._file)
 
-    def _held_message(self) -> str:
+    def _blocked_message(self) -> str:
         return f"the store is full: its log cannot be emptied while another process reads it; fuser -v {self._file}"

@@ -184,7 +184,7 @@ async def test_large_messages_of_unknown_names_leave_room_for_those_of_known_dev
 
 
 async def test_a_single_message_waits_for_the_list_whatever_its_size() -> None:
-    receiving, source, recorder = reception(ReceptionLimits(held_bytes_max=10), _names())
+    receiving, source, recorder = reception(ReceptionLimits(waiting_bytes_max=10), _names())
     receiving.receive(zigbee("joining", 1, b'{"temperature":21.5}'))
     await receive_list(receiving, source, devices(joining="0x00158d0000000003"))
     assert (source.acknowledged, recorder.recorded) == ([1], [])
@@ -246,7 +246,7 @@ async def test_many_unknown_names_keep_no_known_device_waiting_for_each_of_them(
     for number in range(1, 2 * names, 2):
         receiving.receive(zigbee(f"stray{number}", number))
         receiving.receive(zigbee("lamp", number + 1))
-    assert source.acknowledged == list(range(1, 2 * (names - LIMITS.held_max) + 1))
+    assert source.acknowledged == list(range(1, 2 * (names - LIMITS.waiting_max) + 1))
     assert not receiving.ended.done()
 
 

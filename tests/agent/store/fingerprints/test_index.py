@@ -98,7 +98,7 @@ def test_what_is_sealed_is_found_with_its_position_and_memory_stays_bounded(
         assert sealing.is_due is (known.full_memtable() is not None)
         while sealing.is_due:
             sealing.step()
-        assert known.held_bytes() <= bounds.memory_bytes
+        assert known.in_memory_bytes() <= bounds.memory_bytes
     assert len(list(known.segments())) == len(added) // 256
     assert [known.position(piece, lambda: connection) for piece in added] == list(range(1, len(added) + 1))
     assert not any(known.position(stranger, lambda: connection) for stranger in some(500, 2))
@@ -199,7 +199,7 @@ def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], 
         elif not is_added and number in present:
             del present[number]
             filters.drop(number)
-        assert filters.held_bytes() <= bytes_max
+        assert filters.in_memory_bytes() <= bytes_max
     for number, members in present.items():
         assert all(number in filters.candidates(member) for member in members)
     for stranger in some(20, 0):
@@ -207,7 +207,7 @@ def test_a_filter_never_hides_what_a_segment_has(steps: list[tuple[bool, int]], 
         assert filters.candidates(stranger) == sorted(filters.candidates(stranger), reverse=True)
     for number in present:
         filters.drop(number)
-    assert filters.held_bytes() == 0
+    assert filters.in_memory_bytes() == 0
 
 
 @given(steps, st.integers(0, 120), st.randoms(use_true_random=False))
@@ -258,9 +258,9 @@ def test_a_block_that_is_past_its_retention_leaves_memory(connection: sqlite3.Co
     known = FingerprintIndex(IndexBounds(1 << 20, 64))
     added = some(100)
     known.add(1, 0, b"".join(added))
-    held = known.held_bytes()
+    before = known.in_memory_bytes()
     known.expire(70, 0)
-    assert known.held_bytes() < held
+    assert known.in_memory_bytes() < before
     assert [known.position(piece, lambda: connection) for piece in added[60:]] == [None] * 9 + list(range(70, 101))
 
 
