@@ -13,7 +13,7 @@ from agent.forward.kafka.uplink import Uplink
 from agent.store.port import Outbox, StoredEvent
 
 WAITED_FOR_MS: Final = 10_000
-"""How long others wait for a lane that has asked for its turn and does not ask again, such as one that cannot send."""
+"""How long others wait for a lane that has asked to send and does not ask again, such as one that cannot send."""
 
 
 class Rank:
