@@ -58,8 +58,8 @@ def test_two_builds_have_equal_bytes(release: Path, other_release: Path) -> None
     names = sorted(file.name for file in release.iterdir())
     assert names == [
         "SHA256SUMS",
-        COMPILED_WHEEL,
         f"oncegate-{VERSION}-cloud.cdx.json",
+        COMPILED_WHEEL,
         f"oncegate-{VERSION}-gateway.cdx.json",
         f"oncegate-{VERSION}-notes.md",
         f"oncegate-{VERSION}-py3-none-any.whl",
