@@ -14,7 +14,7 @@ from simulators.services.tlc import CheckOutcome, Run
 AT_ONCE = 2
 """How many checkers run at once, each in one thread."""
 SECONDS_MAX = 1_200.0
-"""How long one of them may take: twenty times as long as on two idle cores."""
+"""How long one of them may take: four times as long as the longest on two idle cores."""
 OUTPUT_FOLDER = Path("build") / "models"
 """Where the outputs of failed checks are, with their counterexamples."""
 

@@ -13,7 +13,8 @@ CONSTANTS
   ElectionsMax, \* elections of a leader that has everything
   OrdersMax,    \* what operators do: replay, another checkpoint, another table
   Tables,       \* how many tables there may be
-  Repeats       \* whether polls and receipts are repeated where nothing was committed: only progress needs it
+  Repeats,      \* whether polls and receipts are repeated where nothing was committed: only progress needs it
+  Rounds        \* whether a round of questions also confirms acks; where not, for fewer states, large.cfg has it
 
 VARIABLES
   sensor,  \* events 1..sensor are acked: the sensor sends one event until it has its ack, then the next
@@ -175,8 +176,8 @@ Repeat(p) ==
 \* same round confirms what the session had acked before its first question (round.py).
 
 PollGroup ==
-  /\ view = None /\ (States(mark, "forwarded") # {} \/ flight # <<>>) /\ (group # None \/ Repeats)
-  /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), acked |-> InFlight, g |-> group]
+  /\ view = None /\ (States(mark, "forwarded") # {} \/ (Rounds /\ flight # <<>>)) /\ (group # None \/ Repeats)
+  /\ view' = [s |-> "group", batches |-> States(mark, "forwarded"), acked |-> IF Rounds THEN InFlight ELSE {}, g |-> group]
   /\ UNCHANGED <<sensor, queued, stored, kept, mark, marked, forwarder, pinned, kafka, group, cloud, left>>
 
 PollEnds ==
