@@ -14,7 +14,7 @@ CONSTANTS
   OrdersMax,    \* what operators do: replay, another checkpoint, another table
   Tables,       \* how many tables there may be
   Repeats,      \* whether polls and receipts are repeated where nothing was committed: only progress needs it
-  Rounds        \* whether a round of questions also confirms acks; where not, for fewer states, large.cfg has it
+  Rounds        \* whether a round of questions also confirms acks; where not, for fewer states, large_replays.cfg has it
 
 VARIABLES
   sensor,  \* events 1..sensor are acked: the sensor sends one event until it has its ack, then the next

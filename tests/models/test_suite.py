@@ -11,7 +11,7 @@ from simulators.services.tlc import CheckOutcome, Run
 
 SMALLEST = "store/failures"
 LARGE_SECONDS_MAX = 1_100.0
-BY_HAND = {"path/large", "path/large_elections", "store/large", "store/large_damaged_copies"}
+BY_HAND = {"path/large", "path/large_elections", "path/large_replays", "store/large", "store/large_damaged_copies"}
 """Those that take longer than a heavy test may: `make model NAMES=large`."""
 
 
