@@ -104,7 +104,8 @@ SECONDS_MAX = 1_200.0
 _MODELS = Path(__file__).resolve().parents[2] / "models"
 _SPECIFICATIONS = (_MODELS / "path" / "path.tla", _MODELS / "traced_field.tla")
 _FITS = re.compile(r"^<<\"fits\", (\d+)>>$", re.MULTILINE)
-_CONSTANTS = ("KillsMax = 0", "LossesMax = 0", "Losses = {}", "ElectionsMax = 0", "Tables = 1", "Repeats = FALSE")
+_FAULTS = ("KillsMax = 0", "LossesMax = 0", "Losses = {}", "ElectionsMax = 0")
+_CONSTANTS = (*_FAULTS, "Tables = 1", "Repeats = FALSE", "Rounds = TRUE")
 
 
 class ModelError(SimulatorError):
