@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -101,5 +102,12 @@ def limits(ways: Mapping[str, WayIn] = OWN) -> dict[str, WayIn]:
 
 
 def protocols() -> list[str]:
-    """Return the protocols of all ways in that are installed."""
-    return [*map(str, limits()), *sorted(entry_points(group=GROUP).names - OWN.keys())]
+    """Return the protocols of all ways in that are installed; of a package that cannot be used, its name."""
+    return [*map(str, limits()), *chain.from_iterable(map(_vias, sorted(entry_points(group=GROUP).names - OWN.keys())))]
+
+
+def _vias(name: str) -> tuple[str, ...]:
+    try:
+        return find(name).vias or (name,)
+    except ValueError:
+        return (name,)

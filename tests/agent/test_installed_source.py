@@ -31,7 +31,17 @@ REGISTERS = [215, 42]
 def test_the_agents_own_ways_in_are_registered_as_those_of_other_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ways.GROUP]
-    assert {name: resolve_name(value) for name, value in registered.items()} == ways.OWN
+    assert {name: resolve_name(registered[name]) for name in ways.OWN} == ways.OWN
+
+
+def test_the_protocols_are_those_of_installed_ways_in_and_the_name_of_one_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ways.protocols()
+    install(tmp_path, "bus_source", WAY.format(name="bus_source", via="bus"))
+    install(tmp_path, "broken_source", "WAY = 1 / 0")
+    assert ways.protocols() == [*own, "broken_source", "bus"]
 
 
 WAY = "from agent.config.ways import WayIn\nWAY = WayIn({name!r}, 'x:open', settings=object, vias=({via!r},))"
